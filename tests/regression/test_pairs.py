@@ -35,7 +35,7 @@ def test_it_is_the_score_at_any_bandwidth(name, factor):
     kernel = KERNELS[name]
     found = BandwidthScore(Pairs(Y, kernel), kernel, smoother, 1e-3)(factor)
     target = Target.of(Y, kernel.scaled(factor), exact=True)
-    expected = DensityScore.of(smoother, target)(1e-3)
+    expected = DensityScore(smoother, target)(1e-3)
     size = (target.wide**2).sum(axis=1).mean()
     assert_allclose(found, expected, atol=(1e-10 if kernel.columnwise else 1e-4) * size)
 

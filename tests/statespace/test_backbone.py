@@ -174,7 +174,7 @@ def test_the_order_is_that_of_aic():
     Y = series(400)
     s = as_series(Y)
     want = ar.ar_select_order(Y[:, 0], 8, ic="aic").ar_lags
-    design = Design.of(Form(8, loose=True), s.Y, s.seen, s.sequences)
+    design = Design(Form(8, loose=True), s.Y, s.seen, s.sequences)
     found = design.solved(np.flatnonzero(design.usable), 8).width(0.0, False)
     assert found - 1 == len(want)
 
@@ -663,14 +663,14 @@ def test_lags_are_shrunk_as_dense_ridge_regression(form):
     P = np.diag(np.r_[np.zeros(k), precision])
     want = np.linalg.solve(X.T @ X + P, X.T @ u[3:] + P[:, k:] @ start)
     found = as_series(Y)
-    assert_allclose(Design.of(form, Y, found.seen, found.sequences).least_squares[0], want)
+    assert_allclose(Design(form, Y, found.seen, found.sequences).least_squares[0], want)
     if not form.difference:
         assert_allclose(m.coef.transpose(0, 2, 1).reshape(6, 2), want[1:])
 
 
 def test_shrunk_innovations_leave_their_row_out():
     s = as_series(series(40))
-    design = Design.of(Form(2), s.Y, s.seen, s.sequences)
+    design = Design(Form(2), s.Y, s.seen, s.sequences)
     rows = np.flatnonzero(design.usable)
     both = np.r_[design.prior(rows), np.c_[design.X, design.U][rows]]
     less = np.delete(both, 2 + 10, axis=0)

@@ -50,8 +50,9 @@ class Texts:
         return [self(key, **known) for key, holds in found.items() if holds]
 
     def facts(self, values: Mapping[str, Any], **known: Any) -> list[tuple[str, str, str]]:
-        """Name, value and meaning."""
-        return [(name, value, self("facts", name, **known)) for name, value in values.items()]
+        """Name, value and meaning; without those whose value is None."""
+        told = ((name, value) for name, value in values.items() if value is not None)
+        return [(name, value, self("facts", name, **known)) for name, value in told]
 
 
 def number(value: Any, digits: int = 3) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..core.checks import warn_numerical
-from ..core.minimise import CLEAR
+from ..core.minimise import CLEAR, mean_and_error
 from ..core.moments import evenly
 from ..core.progress import Verbose
 from ..densities import ConditionalDensity
-from ..densities.rival import gain, line
+from ..densities.rival import line
 from .adjustment import Adjustment
 from .likelihood import Likelihood
 from .scores import NormalScores
@@ -60,7 +60,7 @@ def best(
         elif varied.any() and not lines_help:
             judge(DENSITY, ways[DENSITY](*known))
     first, second, *_ = sorted(scores, key=lambda way: -scores[way].mean())
-    found = gain(scores[first], scores[second])
+    found = mean_and_error(scores[first] - scores[second])
     if verbose is True:
         print(f"{first}, beside {second}: {line(found).text}", file=sys.stderr)
     if first == NEAREST and found[0] > CLEAR * found[1]:

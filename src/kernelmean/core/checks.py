@@ -231,16 +231,12 @@ def _check_shape(X, name: str, min_rows: int) -> None:
             f"Expected 2D array (n, d), got {X.ndim}D array instead. {hint}"
         )
     n, d = X.shape
-    if d < 1:
-        raise ValueError(
-            f"{name} has no columns: 0 feature(s) (shape=({n}, {d})) while a minimum of 1 is "
-            "required."
-        )
-    if n < min_rows:
-        raise ValueError(
-            f"{name} is too short: found {n} sample(s) (shape=({n}, {d})) while a minimum of "
-            f"{min_rows} is required."
-        )
+    short = f"is too short: found {n} sample(s)"
+    for found, least, said in ((d, 1, "has no columns: 0 feature(s)"), (n, min_rows, short)):
+        if found < least:
+            raise ValueError(
+                f"{name} {said} (shape=({n}, {d})) while a minimum of {least} is required."
+            )
 
 
 def check_finite(X, name: str, gaps: bool = False) -> None:

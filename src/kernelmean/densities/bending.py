@@ -91,7 +91,7 @@ def chosen_bend(X: np.ndarray, Y: np.ndarray, kernel: Kernel) -> Bend | None:
     which = np.repeat(np.arange(Y.shape[1]), columns[0].shape[1])
     centre, scale = np.hstack(columns)
     many = Bend(centre, scale, Y.min(axis=0)[which], Y.max(axis=0)[which])
-    design = Design.of(X, kernel, Nystroem(max_rank=RANK), 1.0)
+    design = Design(X, kernel, Nystroem(max_rank=RANK), 1.0)
     left = Location.on(design, many(Y[:, which])).residuals
     found = np.stack([_log_density(e) for e in left.T], axis=1)
     found += many.log_steepness(Y[:, which])
@@ -105,8 +105,7 @@ def chosen_bend(X: np.ndarray, Y: np.ndarray, kernel: Kernel) -> Bend | None:
         return None
     gain = np.take_along_axis(gains, best[None, :, None], axis=2).sum(axis=(1, 2))
     at = best + np.arange(len(best)) * gains.shape[2]
-    ends = (many.centre[at], many.scale[at], many.low[at], many.high[at])
-    return Bend(*ends, mean_and_error(gain))
+    return replace(many.on(at), gain=mean_and_error(gain))
 
 
 def column_lines(bend: Bend, names: Sequence[str], of: str) -> list[Line]:

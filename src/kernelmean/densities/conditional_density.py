@@ -28,7 +28,7 @@ from ..kernels import Periodic, fitted_kernel, is_tuned
 from ..regression.bandwidth import bandwidth_lines, with_bandwidth
 from ..regression.smoother import Smoother
 from . import bending, rival
-from .atoms import atoms_of
+from .atoms import Atoms
 from .cells import enough, to_be_summed
 from .conformal import ConformalDensity
 from .fit import Fit
@@ -37,6 +37,7 @@ from .plan import Plan
 from .standard import Standard
 
 CALIBRATION_ROWS = 2_000  # of the fit, that are left out to calibrate
+ATOM_ROWS = 300  # whose laws cells of atoms are cut from
 LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard deviation of y
 
 
@@ -228,11 +229,11 @@ class ConditionalDensity(Saveable, BaseEstimator):
         for draft in track([plan.draft(rows_x, bent)], description="Scales", verbose=self.verbose):
             fit = plan.finish(plan.refined(draft, rows_x, bent), rows_x, bent, rows)
         self._adopt(fit.in_order(order, points_x))
-        self.atoms_ = None
-        if self.reg is None and self.bandwidth is None:
-            self.atoms_ = atoms_of(
-                arrays.to_numpy(rows_y), lambda at: fit.laws(arrays.take(rows_x, at, axis=0))
-            )
+        chosen = self.reg is None and self.bandwidth is None
+        self.atoms_ = Atoms.found(arrays.to_numpy(rows_y)) if chosen else None
+        if self.atoms_ is not None:
+            some = evenly(rows_x.shape[0], ATOM_ROWS)
+            self.atoms_ = self.atoms_.cut(fit.laws(arrays.take(rows_x, some, axis=0)))
         return self
 
     @property
@@ -456,13 +457,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
         return pairs
 
     def _plan(self, X, Y, names) -> Plan:
-        kernel_x = fitted_kernel(
-            self.kernel_x,
-            X,
-            names=names,
-            name="kernel_x",
-            columnwise=isinstance(self.kernel_x, str),
-        )
+        by_name = isinstance(self.kernel_x, str)
+        kernel_x = fitted_kernel(self.kernel_x, X, names=names, name="kernel_x", columnwise=by_name)
         kernel_y = with_bandwidth(self.kernel_y, self.bandwidth, arrays.to_numpy(Y), "kernel_y")
         if isinstance(kernel_y, Periodic):
             raise ValueError(

@@ -173,14 +173,8 @@ class RegimeDisplay(TimePanels):
         n, names = len(series), estimator.columns.named(estimator.n_features_in_)
         if len(names) > COLUMNS:
             series, names = series[:, :0], []
-        return cls(
-            as_times(times, n),
-            probabilities,
-            series,
-            names,
-            state_names(estimator, labels),
-            check_sequences(lengths, n),
-        )
+        times, sequences = as_times(times, n), check_sequences(lengths, n)
+        return cls(times, probabilities, series, names, state_names(estimator, labels), sequences)
 
     def plot(self, ax=None) -> RegimeDisplay:
         """Draw a panel for each column and one for the probabilities; returns self.
@@ -299,14 +293,8 @@ class EmissionDisplay(Display):
             there = np.isfinite(observed)
             if there.any() and not (estimator.inputs_ and inputs is None):
                 shares = to_numpy(estimator.predict_proba(X, lengths, inputs))[there].mean(axis=0)
-        return cls(
-            grid,
-            densities_along(estimator, j, grid),
-            shares,
-            observed,
-            names[j],
-            state_names(estimator, labels),
-        )
+        densities, states = densities_along(estimator, j, grid), state_names(estimator, labels)
+        return cls(grid, densities, shares, observed, names[j], states)
 
     def _draw(self, ax) -> None:
         if self.observed is not None:

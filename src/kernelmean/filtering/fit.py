@@ -104,7 +104,7 @@ class Plan:
         kernel_x = observed_kernel(self.kernel_x, points_x, points, names[0])
         kernel_z = state_kernel(self.kernel_z, points, names[1])
         pairs = consecutive(sequences)
-        return NodeMachine.of(points_x, points, pairs, kernel_x, kernel_z, self.max_active)
+        return NodeMachine(points_x, points, pairs, kernel_x, kernel_z, self.max_active)
 
     @stage("states")
     def draft(self, points, sequences: list[slice], names) -> Dynamics:
@@ -117,14 +117,14 @@ class Plan:
         given, prior = self.reg_transition, self.reg_prior
         reg = float(choose_transition_reg(before, after) if given is None else given)
         read = readout(Q, points)
-        transition = Transition.of(spread(before, later, Q), read, len(earlier), reg)
+        transition = Transition(spread(before, later, Q), read, len(earlier), reg)
         some = evenly(Q.shape[0], TYPICAL)
         typical = arrays.take(Q, some, axis=0) @ transition.operator.T
         reg_prior = float(choose_prior_reg(Q, typical) if prior is None else prior)
         # the importance rule over transitions: later states are what earlier ones are seen by
-        back = Shares.of(spread(before, earlier, Q), reg_prior, len(earlier))
+        back = Shares(spread(before, earlier, Q), reg_prior, len(earlier))
         smoother = Importance(spread(after, earlier, Q), back, read, 1.0, self.max_active)
-        shares = Shares.of(Q, reg_prior)
+        shares = Shares(Q, reg_prior, Q.shape[0])
         return Dynamics(
             points, kernel, features, transition, shares, typical, smoother, reg_prior, reg
         )
@@ -250,7 +250,7 @@ def _losses(Phi, Psi, shares: Shares, beliefs) -> Iterator[tuple[LeaveOneOut, fl
     """The loss under each belief, over a sample of its rows, and the share of rows in it."""
     xp = arrays.namespace(Phi)
     for k in range(beliefs.shape[0]):
-        d = kept_shares(shares.Q @ (shares.gain @ beliefs[k, :]))
+        d = kept_shares(shares(beliefs[k, :]))
         rows = np.flatnonzero(arrays.to_numpy(d) > 0)
         if len(rows) > 1:
             share = arrays.take(d, rows, axis=0) / xp.sum(d)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ..core import arrays, checks
-from ..core.checks import Array
 from ..core.minimise import mean_and_error
 from ..core.sequences import check_sequences
 from ..core.threads import one_thread
@@ -27,21 +26,14 @@ BLOCK = 10  # rows whose errors are taken together, since neighbours share their
 NO_NEARER = 0.98  # share of the error of the mean, above which what is observed tells nothing
 
 
-@dataclass(frozen=True)
 class Stretches:
-    """Some stretches of the sequences, below each other."""
+    """Some stretches of the sequences, below each other, but for those that are empty."""
 
-    X: Array
-    Z: Array
-    lengths: list[int]
-
-    @classmethod
-    def of(cls, X, Z, stretches: list[tuple[int, int]]) -> Stretches:
-        """Of the stretches that are not empty."""
+    def __init__(self, X, Z, stretches: list[tuple[int, int]]):
         parts = [np.arange(*ends) for ends in stretches if ends[0] < ends[1]]
         rows = np.concatenate([np.arange(0), *parts])
-        X, Z = (arrays.take(A, rows, axis=0) for A in (X, Z))
-        return cls(X, Z, [len(part) for part in parts])
+        self.X, self.Z = (arrays.take(A, rows, axis=0) for A in (X, Z))
+        self.lengths = [len(part) for part in parts]
 
     @property
     def slices(self) -> list[slice]:
@@ -61,7 +53,7 @@ class Split:
         """`held` are the stretches, one in each sequence."""
         pairs = zip(sequences, held, strict=True)
         kept = [ends for s, (a, b) in pairs for ends in ((s.start, a), (b, s.stop))]
-        return cls(Stretches.of(X, Z, kept), Stretches.of(X, Z, held))
+        return cls(Stretches(X, Z, kept), Stretches(X, Z, held))
 
     @property
     def mean(self) -> np.ndarray:
@@ -89,7 +81,7 @@ class Split:
         """With the beginnings of the stretches, long enough for a first look."""
         some = [max(n // 2, min(n, ENOUGH)) for n in self.held.lengths]
         ends = [(s.start, s.start + n) for s, n in zip(self.held.slices, some, strict=True)]
-        return replace(self, held=Stretches.of(self.held.X, self.held.Z, ends))
+        return replace(self, held=Stretches(self.held.X, self.held.Z, ends))
 
     def error(self, means) -> float:
         """Mean squared error of these means of the stretches, in units of the states' variances."""

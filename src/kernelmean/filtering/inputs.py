@@ -2,23 +2,12 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ..bayes.supervision import each_strength, unpack_supervision
-from ..chains.rows import observed
 from ..core import arrays, checks
 from ..core.checks import Array
 from ..embedding.embedding import MeanEmbedding, as_one_embedding
 from .machine import Machine, Recursion, Step
 from .steps import Squared
-
-
-def observations(machine: Recursion, X, name: str) -> tuple[Array, np.ndarray]:
-    """Rows, and which are missing (any NaN in them)."""
-    points, seen = observed(X, name)
-    checks.check_library(points, machine.points_x, name)
-    checks.check_columns(points, machine.points_x.shape[1], name, "the training X")
-    return points, ~seen
 
 
 def belief(machine: Recursion, prior) -> MeanEmbedding:

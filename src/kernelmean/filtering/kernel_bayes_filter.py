@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..chains.rows import observed
 from ..core import arrays, checks
 from ..core.checks import Array
 from ..core.interval import Interval
@@ -83,10 +84,11 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         where there are several states and little noise; 500 unasked, of one state or two.
     inference : {"kbr", "densities", "auto"}, optional
         Kernel Bayes' rule, or Bayes' rule with two learned laws, p(z_t | z_{t−1}) and p(x_t | z_t),
-        on weights of nodes (MATH §13.8): normal laws or densities around Gaussian processes. They
-        are nearer to the exact filter and much nearer to the exact smoother, and take longer to
-        learn; they choose everything themselves (`rule` and the regularisers are not used), need
-        NumPy arrays, and cannot be supervised. "auto" takes densities unless the rule tracks
+        on weights of nodes (MATH §13.8): normal laws or densities around Gaussian processes, of two
+        states, where they go round, with their directions from the mean. They are nearer to the
+        exact filter and much nearer to the exact smoother, and take longer to learn; they choose
+        everything themselves (`rule` and the regularisers are not used), need NumPy arrays, and
+        cannot be supervised. "auto" takes densities unless the rule tracks
         training rows held out with clearly less error. None is "auto" with half of the nodes,
         where that takes seconds (of two states, up to two for 500 rows): up to 5,000 rows
         of ten columns in all; beyond, and where kernels, features, regularisers or `rule` are
@@ -421,16 +423,16 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         """The recursion; filtered steps of all sequences; which rows are missing; the sequences."""
         check_is_fitted(self)
         machine = self.machine_ if supervision is None else self._ruled
-        points = checks.as_points(X, "X", one_d=False, gaps=True)
+        points, seen = observed(X, "X")
         validate_data(self, X, reset=False, skip_check_array=True)
-        points, missing = inputs.observations(machine, points, "X")
-        sequences = check_sequences(lengths, len(missing))
+        checks.check_library(points, machine.points_x, "X")
+        sequences = check_sequences(lengths, len(seen))
         check_forward(X, sequences)
-        supervise = _supervisor(machine, supervision, len(missing))
+        supervise = _supervisor(machine, supervision, len(seen))
         first = machine.first(inputs.belief(machine, prior))
-        steps = machine.advance(first, points, missing, sequences, supervise)
+        steps = machine.advance(first, points, ~seen, sequences, supervise)
         inputs.warn_of_collapse(steps)
-        return machine, steps, missing, sequences
+        return machine, steps, ~seen, sequences
 
     def _result(self, X, machine: Recursion, steps: list[Step], missing) -> FilterResult:
         return FilterResult(machine, tuple(steps), missing, labels=self._labels(Labels.of(X)))

@@ -114,19 +114,17 @@ class Recursion(Saveable, ABC):
             for i in rows:
                 steps[i] = first if t == 0 else self.predicted(steps[i - 1])
             plain = []
-            for i in rows:
-                told = None
-                if supervise is not None and not missing[i]:
-                    told = supervise(i, points[i, :], steps[i])
-                if told is not None:
-                    steps[i] = self.guided(steps[i], points[i, :], coordinates[i, :], told)
-                elif not missing[i]:
+            for i in (i for i in rows if not missing[i]):
+                told = supervise and supervise(i, points[i, :], steps[i])
+                if told is None:
                     plain.append(i)
-            if not plain:
-                continue
-            news = self.updated([steps[i] for i in plain], arrays.take(coordinates, plain, axis=0))
-            for i, step in zip(plain, news, strict=True):
-                steps[i] = step
+                else:
+                    steps[i] = self.guided(steps[i], points[i, :], coordinates[i, :], told)
+            if plain:
+                some = arrays.take(coordinates, plain, axis=0)
+                news = self.updated([steps[i] for i in plain], some)
+                for i, step in zip(plain, news, strict=True):
+                    steps[i] = step
         return steps
 
     def track(self, X, sequences: list[slice]) -> list[Step]:
@@ -198,12 +196,8 @@ class Machine(Recursion):
         xp = arrays.namespace(self.points)
         read = xp.concat([prior.total()[None], prior.apply_weights(prior.points)])
         if prior.points is self.points:
-            return Step(
-                prior.apply_weights(self.shares.Q),
-                read,
-                "start",
-                partial(getattr, prior, "weights"),
-            )
+            belief = prior.apply_weights(self.shares.Q)
+            return Step(belief, read, "start", partial(getattr, prior, "weights"))
         belief = prior.apply_weights(self.features_z.transform(prior.points))
         if float(self.mass @ belief) < FADED * float(read[0]):
             warn_numerical(

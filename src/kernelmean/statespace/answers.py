@@ -57,7 +57,7 @@ class SpaceAnswers(ChainEstimator):
         """
         rows, course = self.rows(X, lengths, inputs), None
         if self.backbone_ is not None:
-            course = Course.of(self.chain_, self.backbone_, rows, rows.inputs)
+            course = Course(self.chain_, self.backbone_, rows)
             rows = course.rows
         self._look_out(rows)
         return rows, course

@@ -100,7 +100,7 @@ class Plan(drafts.Plan):
         points = arrays.like(found.innovations, rows.points)
         left = self.drafted(points, found.usable, [s.stop - s.start for s in rows.sequences])
         numbers = rows.stretches(SEARCHED)[0]
-        contest = Contest.of(rows, found, numbers, self.without_states(left))
+        contest = Contest(rows, found, numbers, self.without_states(left))
         if self.backbone == "auto" and inputs is None:
             plain = self.states(draft, spaces, contest.hopeless)
             if plain is not None and contest.with_states(plain.held):

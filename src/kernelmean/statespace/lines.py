@@ -31,9 +31,10 @@ SAME = 1e-12  # of the variance of all columns, the least there is along any dir
 # ------------------------------------------------------------ a line from data
 
 
-@dataclass(frozen=True)
 class Design:
     """Regressors of u for one form at its largest order, over the rows of all sequences.
+
+    `burn` more rows are left out at the start of each sequence.
 
     Attributes
     ----------
@@ -48,33 +49,20 @@ class Design:
         Whether lags are shrunk towards a random walk, else towards draws; or not at all.
     """
 
-    X: np.ndarray
-    U: np.ndarray
-    k: int
-    usable: np.ndarray
-    walks: bool
-    loose: bool
-
-    @classmethod
-    def of(cls, form: Form, Y, seen, sequences, inputs=None, burn: int = 0) -> Design:
-        """`burn` more rows are left out at the start of each sequence."""
-        p, d = form.order, Y.shape[1]
-        parts, known, usable = [], [], np.zeros(len(Y), dtype=bool)
-        U = np.zeros_like(Y)
+    def __init__(self, form: Form, Y, seen, sequences, inputs=None, burn: int = 0):
+        p, d, known = form.order, Y.shape[1], []
+        lags, self.U, usable = np.zeros((len(Y), p, d)), np.zeros_like(Y), np.zeros_like(seen)
         for s in sequences:
-            n = s.stop - s.start
-            u = U[s] = form.filtered(Y[s].copy())
-            lags = np.zeros((n, p, d))
-            for j in range(min(p, n)):
-                lags[j + 1 :, j] = u[: n - 1 - j]
-            parts.append(lags.reshape(n, p * d))
-            known.append(form.terms(np.arange(n)))
+            u = self.U[s] = form.filtered(Y[s].copy())
+            for j in range(min(p, len(u))):
+                lags[s][j + 1 :, j] = u[: len(u) - 1 - j]
+            known.append(form.terms(np.arange(len(u))))
             usable[s.start + max(burn, form.lost + p) : s.stop] = True
         terms = np.concatenate(known)
         terms = terms if inputs is None else np.c_[terms, inputs]
-        X = np.concatenate([terms, np.concatenate(parts)], axis=1)
-        walks = not (form.difference or form.by_difference)
-        return cls(X, U, terms.shape[1], usable & seen, walks, form.loose)
+        self.X, self.k = np.c_[terms, lags.reshape(len(Y), p * d)], terms.shape[1]
+        self.usable, self.loose = usable & seen, form.loose
+        self.walks = not (form.difference or form.by_difference)
 
     def prior(self, rows: np.ndarray) -> np.ndarray:
         """Rows of X and U that shrink lag l as l² rows do whose only regressor is an innovation's
@@ -228,7 +216,7 @@ class Series:
 
         And what it leaves of each row, which is left out of the least squares; `usable` rows.
         """
-        design = Design.of(form, self.Y, self.seen, self.sequences, self.inputs)
+        design = Design(form, self.Y, self.seen, self.sequences, self.inputs)
         rows, d = np.flatnonzero(design.usable), self.Y.shape[1]
         coef, share = design.least_squares
         loo = (design.U[rows] - design.X[rows] @ coef) / (1 - share)
@@ -272,7 +260,7 @@ class Series:
 
     def judged(self, form: Form, burn: int, fixed: bool) -> Judged | None:
         """By forecasts of stretches of the later half, from lines fitted to the rows before."""
-        design = Design.of(form, self.Y, self.seen, self.sequences, self.inputs, burn)
+        design = Design(form, self.Y, self.seen, self.sequences, self.inputs, burn)
         place = np.concatenate([np.linspace(0, 1, s.stop - s.start) for s in self.sequences])
         floor, edges = LEAST * np.var(self.Y), np.linspace(0.5, 1, SPLITS + 1)
         off, numbers = [], []

@@ -126,14 +126,12 @@ class Pairing:
 
         Where `window` is None, of canonical variates of the rows up to each with those after it.
         """
-        latent = moves.latent
-        z = latent.standard
+        latent, z = moves.latent, moves.latent.standard
         d = z.shape[1]
         signals = variates(rows, d) if window is None else _signals(rows, window, d)
         paired = z[_pairs(sign * signals, latent)]
         log_shares = -0.5 * arrays.sq_dists(paired, z) / max(BLUR, latent.spacing) ** 2
-        linked = neighbours(rows.seen, rows.sequences)
-        gamma = softmax(log_shares, axis=1)
+        linked, gamma = neighbours(rows.seen, rows.sequences), softmax(log_shares, axis=1)
         counts = gamma[:-1][linked].T @ gamma[1:][linked]
         return cls(log_shares, moves.from_counts(counts))
 
@@ -170,11 +168,10 @@ def _signals(rows: Rows, window: float, d: int) -> np.ndarray:
 
     More columns than an observation has come from wider and wider windows.
     """
-    Y = _last_seen(rows)
-    columns = [_averaged(Y, rows.sequences, window)]
+    Y, columns = _last_seen(rows), list[np.ndarray]()
     while sum(c.shape[1] for c in columns) < d:
-        window = 4 * max(window, 1.0)
         columns.append(_averaged(Y, rows.sequences, window))
+        window = 4 * max(window, 1.0)
     return np.concatenate(columns, axis=1)
 
 

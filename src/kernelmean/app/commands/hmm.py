@@ -222,13 +222,9 @@ def facts(a: Regimes) -> list[Fact]:
         "States": f"{a.n_states}",
         "What the past tells": f"{number(told)} ± {number(error, 2)}",
     }
-    return SAY.facts(
-        values,
-        missing=int((~a.rows.whole).sum()),
-        chosen="Given."
-        if a.order is None
-        else f"Chosen by {a.order.method}. {RULES[a.order.method]}",
-    )
+    rule = None if a.order is None else a.order.method
+    chosen = "Given." if rule is None else f"Chosen by {rule}. {RULES[rule]}"
+    return SAY.facts(values, missing=int((~a.rows.whole).sum()), chosen=chosen)
 
 
 # ---------------------------------------------------------------- tables

@@ -21,20 +21,10 @@ from ...instruments.groups import kind_of
 from ...instruments.kernel_iv import KernelIV
 from ...kernels import Linear
 from ...regression.conditional import ConditionalEmbedding
-from .. import words
+from .. import tables, words
 from ..command import Command, Data, KernelName, Names, Shared, columns, option, typed
 from ..errors import UserError, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, account, analysis
-from ..tables import (
-    SMALLEST,
-    Table,
-    answered,
-    check_sample,
-    complete,
-    free_name,
-    outside,
-    split_names,
-)
 from ..words import level_words, names, number, p_words, signed
 
 SAY = words.Texts("iv")
@@ -59,7 +49,7 @@ def read_kernel(text: str) -> str | dict[str, str]:
     """`--kernel`: a name, or column=form by commas, where "*" stands for all other columns."""
     if text in KernelName.__members__:
         return {OTHERS: LINEAR} if text == LINEAR else text
-    pairs = dict(part.rpartition("=")[::2] for part in split_names(text, "--kernel"))
+    pairs = dict(part.rpartition("=")[::2] for part in tables.split_names(text, "--kernel"))
     if "" in pairs or not {*pairs.values()} <= {*KernelName, CATEGORY}:
         raise ValueError
     return pairs
@@ -127,7 +117,8 @@ class Settings(Shared):
             if not gaps:
                 return Used(*self.numbers(data, roles), columns)
             frame = self.table(data).numbers_with_gaps(roles)
-            frame = frame.loc[complete(frame[columns.instruments], data, self.drop_missing).index]
+            known = tables.complete(frame[columns.instruments], data, self.drop_missing)
+            frame = frame.loc[known.index]
             return Used(frame, frame, columns)
         given = [o for o in ("y", "x", "z", "c") if getattr(self, o) is not None]
         if given:
@@ -180,25 +171,25 @@ class Used:
         return self.all if self.source is None else self.source.loc[self.frame.index]
 
     @classmethod
-    def by_formula(cls, table: Table, formula: str, gaps: bool, drop_missing: bool) -> Used:
+    def by_formula(cls, table: tables.Table, formula: str, gaps: bool, drop_missing: bool) -> Used:
         """Columns that a formula makes."""
         names = names_of(formula)
         used = table.frame[table.asked_for({"--formula": names["all"]})]
         whole = used[names["instruments"]] if gaps else used
-        used = used.loc[complete(whole, table.path, drop_missing).index]
+        used = used.loc[tables.complete(whole, table.path, drop_missing).index]
         design, y, X, Z, C = read_formula(formula, used, gaps=gaps)
         frame = pd.concat([y, X, Z, C], axis=1)  # which leaves out what is None
         c = () if C is None else tuple(C)
         columns = Roles(str(y.name), tuple(X), tuple(Z), c, "xzc")
         return cls(frame, frame, columns, design, used)
 
-    def asked(self, table: Table, drop_missing: bool) -> pd.DataFrame:
+    def asked(self, table: tables.Table, drop_missing: bool) -> pd.DataFrame:
         """The rows of another file to predict for."""
         if self.design is None:
             return table.numbers(by_option(self.columns, "xc"), drop_missing)
         names = names_of(self.design.formula)["regressors"]
         rows = table.frame[table.asked_for({"--formula": names})]
-        return complete(rows, table.path, drop_missing)
+        return tables.complete(rows, table.path, drop_missing)
 
     def regressors(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The columns h is a function of, made from rows of a file."""
@@ -235,7 +226,7 @@ class Analysis:
 
     def __init__(self, data: Used, settings: Settings):
         """Fit both stages, and plain kernel ridge for comparison."""
-        check_sample(data.frame, "complete rows")
+        tables.check_sample(data.frame, "complete rows")
         self.data, self.frame, self.columns = data, data.frame, data.columns
         self.settings, self.level = settings, settings.level
         self.known = self.frame.dropna(subset=list(self.columns.x))
@@ -273,8 +264,8 @@ class Analysis:
     def predictions(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Rows of a file, with the predictions beside them."""
         X = self.data.regressors(rows)
-        found = self.predict(X).assign(extrapolated=outside(X, self.known))
-        return rows.join(found.rename(columns=lambda name: free_name(name, rows)))
+        found = self.predict(X).assign(extrapolated=tables.outside(X, self.known))
+        return rows.join(found.rename(columns=lambda name: tables.free_name(name, rows)))
 
     def partial(self, column: str, values: Any) -> pd.DataFrame:
         """Both functions along one column, the others at their medians; the band holds at once."""
@@ -352,7 +343,7 @@ def parts(frame: Any, columns: Roles) -> tuple[Any, Any, Any, Any]:
 def _ridge(model: KernelIV, frame: pd.DataFrame, columns: Roles) -> Any:
     """Coefficients of plain kernel ridge, where there are complete rows."""
     known = frame.dropna()
-    if len(known) < SMALLEST:
+    if len(known) < tables.SMALLEST:
         return None
     points, y = known[columns.regressors].to_numpy(), known[columns.y].to_numpy()
     return inference.ridge_coefficients(model.basis_x_, points, y)
@@ -508,17 +499,11 @@ def headline(a: Analysis, column: str) -> str:
     if e is not None:
         limits = {"value": signed(e.value), "low": signed(e.low), "high": signed(e.high)}
         average = " " + SAY("average", level=level_words(a.level), **limits)
-    return SAY(
-        "headline",
-        x=column,
-        y=a.columns.y,
-        low=words.given(low),
-        high=words.given(high),
-        others="" if len(a.columns.regressors) == 1 else SAY("others"),
-        change=signed(change[PREDICTION]),
-        plain="" if a.plain is None else SAY("plain", change=signed(change[PLAIN])),
-        average=average,
-    )
+    others = "" if len(a.columns.regressors) == 1 else SAY("others")
+    plain = "" if a.plain is None else SAY("plain", change=signed(change[PLAIN]))
+    moved = {"x": column, "low": words.given(low), "high": words.given(high)}
+    curve = {"y": a.columns.y, "change": signed(change[PREDICTION])}
+    return SAY("headline", others=others, plain=plain, average=average, **moved, **curve)
 
 
 def _design(a: Analysis) -> str:
@@ -533,14 +518,9 @@ def _design(a: Analysis) -> str:
 
 def curve_figure(a: Analysis, column: str) -> Figure:
     """The structural curve along one column, against plain kernel ridge and the data."""
-    caption = SAY(
-        "curve",
-        x=column,
-        y=a.columns.y,
-        level=level_words(a.level),
-        seen="" if a.plain is None else SAY("seen"),
-        held=_held(a, column),
-    )
+    seen = "" if a.plain is None else SAY("seen")
+    known = {"x": column, "y": a.columns.y, "level": level_words(a.level)}
+    caption = SAY("curve", seen=seen, held=_held(a, column), **known)
     return Figure(f"curve-{column}", caption, a.display(column).plot)
 
 
@@ -596,7 +576,7 @@ def curve_table(a: Analysis, column: str) -> Grid:
     quantiles = [f"{100 * level:.0f}%" for level in at.index]
     texts = [quantiles, words.numbers(at), *words.cells(table).T]
     caption = f"{a.columns.y} at quantiles of {column}, with limits for these {len(at)} at once"
-    return Grid.of(list(zip(header, texts, strict=True)), f"{caption} ({level_words(a.level)})")
+    return Grid(header, list(zip(*texts, strict=True)), f"{caption} ({level_words(a.level)})")
 
 
 # ---------------------------------------------------------------- report
@@ -627,7 +607,7 @@ def report(a: Analysis, source: str, rows: Any = None) -> Report:
         },
         _numbers(a),
         [_snippet(a)],
-        {**answered("predictions", asked, a.predictions), words.MODEL: a.model.save},
+        {**tables.answered("predictions", asked, a.predictions), words.MODEL: a.model.save},
         caveats(a),
     )
 

@@ -291,13 +291,10 @@ def facts(a: Forecasts) -> list[Fact]:
         "Settings": "defaults" if tried is None else f"best of {len(tried):,}",
         "Guard": f"{a.model.guard_[0]:,.0f} rows" if a.settings.refine else None,
     }
-    return SAY.facts(
-        {name: value for name, value in values.items() if value is not None},
-        missing=int((~a.rows.whole).sum()),
-        share=percent(HELD_OUT),
-        judged=0 if trial is None else len(trial.truth),
-        searched=SAY("untuned" if tried is None else "tuned"),
-    )
+    judged = 0 if trial is None else len(trial.truth)
+    searched = SAY("untuned" if tried is None else "tuned")
+    known = {"missing": int((~a.rows.whole).sum()), "share": percent(HELD_OUT)}
+    return SAY.facts(values, judged=judged, searched=searched, **known)
 
 
 # ---------------------------------------------------------------- tables
