@@ -409,8 +409,7 @@ class StructuralInference:
         check_library(points, self._fit.coef, "X")
         basis, j = self._fit.basis, check_column(column, self._fit.roles.regressors)
         if j in dict(basis.polynomial.categories):
-            Phi = basis.by_blocks(basis.transform, points)
-            return arrays.namespace(points).full_like(Phi, np.nan)
+            return arrays.namespace(points).full_like(self._rows(points), np.nan)
         return basis.by_blocks(lambda block: basis.derivative(block, j), points)
 
 
