@@ -31,8 +31,9 @@ class EvidenceSearch(LocationSearch):
 
     TIE = 1.0
 
-    def __init__(self, X: np.ndarray, Y: np.ndarray):
-        super().__init__(fitted_kernel("gaussian", X, columnwise=True), X, Y)
+    def __init__(self, X: np.ndarray, Y: np.ndarray, begin=1.0):
+        scales = np.broadcast_to(begin, X.shape[1])
+        super().__init__(fitted_kernel("gaussian", X, columnwise=True).scaled(scales), X, Y)
 
     @property
     def reg(self) -> float:

@@ -100,10 +100,8 @@ class StateLaw:
 
 def sought(X: np.ndarray, Y: np.ndarray, begin=1.0) -> tuple[float, Location]:
     """−log evidence per row of the scales found, beginning at these; and m with them."""
-    scales = np.broadcast_to(begin, X.shape[1])
-    kernel = fitted_kernel("gaussian", X, columnwise=True).scaled(scales)
-    search = EvidenceSearch(kernel, X, Y)
-    return search.loss, regressed(Forms.of(X, search), Y)
+    search = EvidenceSearch(X, Y, begin)
+    return search.loss, regressed(Forms(X, search), Y)
 
 
 def directed(X: np.ndarray) -> np.ndarray:
