@@ -15,7 +15,7 @@ import numpy as np
 from ..core import arrays
 from ..core.checks import Array
 from ..core.minimise import mean_and_error
-from ..core.summary import Line
+from ..core.summary import Block, Line
 from ..embedding.move import Bend, Wide
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel
@@ -45,6 +45,9 @@ class Bent(Kernel):
     def scaled(self, factor) -> Bent:
         return replace(self, kernel=self.kernel.scaled(factor))
 
+    def lift(self, X) -> Array:
+        return self.kernel.lift(self._on(X))
+
     def gram_of(self, X, Y) -> Array:
         return self.kernel.gram_of(self._on(X), self._on(Y))
 
@@ -67,14 +70,18 @@ def bent_columns(X: np.ndarray, kernel: Kernel) -> Bent | None:
 
     Nor for angles, of which a bent scale would not be one.
     """
-    if not kernel.boxed:
-        return None
+    bend = long_tails(X) if kernel.boxed else None
+    return None if bend is None else Bent(kernel, bend)
+
+
+def long_tails(X: np.ndarray) -> Bend | None:
+    """A bend of the columns with long tails; None where none has."""
     middle, spread = _middle(X)
     long = np.abs(X - middle).max(axis=0) > LONG * spread
     if not long.any():
         return None
     scale = np.where(long, spread, STRAIGHT * spread)
-    return Bent(kernel, Bend(middle, scale, X.min(axis=0), X.max(axis=0)))
+    return Bend(middle, scale, X.min(axis=0), X.max(axis=0))
 
 
 def chosen_bend(X: np.ndarray, Y: np.ndarray, kernel: Kernel) -> Bend | None:
@@ -116,6 +123,13 @@ def column_lines(bend: Bend, names: Sequence[str], of: str) -> list[Line]:
         for name, c, s, bent in parts
         if bent
     ]
+
+
+def bends_block(kernel: Any, names: Sequence[str]) -> list[Block]:
+    """For summaries: which columns of x a kernel bends, if any."""
+    if not isinstance(kernel, Bent):
+        return []
+    return [Block("Bent scale of X in that kernel", column_lines(kernel.bend, names, "x"))]
 
 
 def lines(bend: Bend, names: Sequence[str]) -> list[Line]:

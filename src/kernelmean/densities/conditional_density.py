@@ -414,10 +414,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         """The fit in words and numbers: rows, kernels, bandwidth, λ."""
         check_is_fitted(self)
         n, d, bend = self._fit.smoother.n, self.points_.shape[1], self._fit.bend
-        kernel_x, columns = self.kernel_x_, names_like(self, self.n_features_in_)
-        bends: list[Line] = []
-        if isinstance(kernel_x, bending.Bent):
-            bends = bending.column_lines(kernel_x.bend, columns, "x")
+        columns = names_like(self, self.n_features_in_)
         targets = Labels.of(None, self.target_names_).named(d)
         what = "residuals around a smooth mean" if self.location_ else "y itself"
         if isinstance(self.location_, Standard):
@@ -431,7 +428,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
             [
                 Block("Data", [Line("rows", n, f"{n:,}"), Line("density of", what, what)]),
                 self.features_.block("Kernel on X", columns),
-                *([Block("Bent scale of X in that kernel", bends)] if bends else []),
+                *bending.bends_block(self.kernel_x_, columns),
                 *([] if bend is None else [Block("Bent scale of y", bending.lines(bend, targets))]),
                 Block("Smoothing of y", [smooths, *widths, *atoms]),
                 Block(

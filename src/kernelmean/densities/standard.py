@@ -31,10 +31,9 @@ class EvidenceSearch(LocationSearch):
 
     TIE = 1.0
 
-    def __init__(self, X: np.ndarray, Y: np.ndarray, begin: float | np.ndarray = 1.0):
-        """From so many times the median lengthscales on."""
-        kernel = fitted_kernel("gaussian", X, columnwise=True)
-        super().__init__(kernel.scaled(np.broadcast_to(begin, X.shape[1])), X, Y)
+    def __init__(self, X: np.ndarray, Y: np.ndarray, begin=1.0):
+        scales = np.broadcast_to(begin, X.shape[1])
+        super().__init__(fitted_kernel("gaussian", X, columnwise=True).scaled(scales), X, Y)
 
     @property
     def reg(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from typing import Any
 
 from ..core import arrays, solves
 from ..core.checks import Array, hushed
@@ -23,26 +24,34 @@ PAIRED = 2.0  # standard errors of a difference of losses that a larger λ may c
 
 
 def best_scale(kernel_x, points_x, Psi, intercept: bool = False, copies=None) -> float:
-    """Scale of the lengthscales of `kernel_x`, in `SCALES`, by the leave-one-out loss.
+    """Scale of the lengthscales of `kernel_x`, in `SCALES`, by the leave-one-out loss."""
+    loss = loss_of_kernels(points_x, Psi, intercept, copies)
+    return minimise_log10(
+        lambda scale: loss(kernel_x.scaled(scale)), *SCALES, points=9, precision=SCALE_PRECISION
+    )[0]
 
-    Candidates are compared on at most 1,000 rows, in coarse coordinates (trace to 1e-4, rank
-    200), each at its own best λ, for which half of the leverages are looked at.
+
+def loss_of_kernels(points_x, Psi, intercept=False, copies=None) -> Callable[[Any], float]:
+    """The leave-one-out loss of regressing Ψ by one kernel of X or another.
+
+    They are compared on at most 1,000 rows, in coarse coordinates (trace to 1e-4, rank 200), each
+    at its own best λ, for which half of the leverages are looked at.
     """
     rows = canonical_order(points_x)[evenly(points_x.shape[0], SCALE_ROWS)]
     points, targets = arrays.take(points_x, rows, axis=0), arrays.take(Psi, rows, axis=0)
     targets = centred(targets) if intercept else targets
     copies = None if copies is None else copies[rows]
 
-    def loss(scale: float) -> float:
+    def loss(kernel) -> float:
         with hushed():  # a candidate's rank is nobody's concern
             features = Nystroem(tol=1e-4, max_rank=200)
-            Phi = features.fit_transform(points, kernel_x.scaled(scale))
+            Phi = features.fit_transform(points, kernel)
         Phi = centred(Phi) if intercept else Phi
         grid = solves.EigenGrid.of(Phi.T @ Phi / Phi.shape[0])
         one = LeaveOneOut(Phi, targets, grid, free=float(intercept), copies=copies)
         return one.best(coarse=len(rows) // 2)[1]
 
-    return minimise_log10(loss, *SCALES, points=9, precision=SCALE_PRECISION)[0]
+    return loss
 
 
 def centred(rows) -> Array:

@@ -70,11 +70,15 @@ def support_of(rows: Rows) -> Support:
     return rows.in_slices(_box, 1)
 
 
-def closest(X: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The nearest of the rows (n, d) to each of X (m, d), by ranges of the columns."""
+def nearest_of(X: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """So many of the rows (n, d) that are nearest to each of X (m, d), by ranges of the columns.
+
+    Their distances and their numbers, (m, count) each.
+    """
     width = np.ptp(rows, axis=0)
     width = np.where(width > 0, width, 1.0)
-    return rows[KDTree(rows / width).query(X / width)[1]]
+    distance, which = KDTree(rows / width).query(X / width, k=np.arange(1, count + 1))
+    return distance, which
 
 
 def _box(X, *_) -> Support:
