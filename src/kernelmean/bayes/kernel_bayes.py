@@ -35,7 +35,7 @@ from ..features.choose import as_target_map, fit_pairs, kernel_of, refuse_length
 from ..features.landmarks import Further, Landmarks
 from ..kernels import Kernel
 from ..regression.leave_one_out import LeaveOneOut, best_scale, loss_of_kernels
-from ..regression.support import Support, support_of
+from ..regression.support import Support
 from ..regression.width import Told, told
 from .density_ratio import DensityRatio, RatioLeftOut
 from .every import Every
@@ -201,7 +201,7 @@ class KernelBayes(Saveable, BaseEstimator):
         self._found: dict[str, tuple[tuple, float]] = {}
         self._order = Order.of(*pairs)
         self._fit_latents(names)
-        box = Support.of(points_x) if rows is None else support_of(rows)
+        box = Support.of(points_x) if rows is None else rows.in_slices(Support.of, 1)
         self._support = box.widened(REACH)
         if self.rule == "density":
             self._fit_density(*given)

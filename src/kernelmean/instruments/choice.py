@@ -150,7 +150,7 @@ class Choice:
         self.points, self.apart = points, np.hstack(apart)
         if lines:  # the first is one along every column
             squares, fewer = judged.projected[lines[0]], judged.projected[best]
-            less = self.bent * (squares - fewer)  # at least: what is between has convex squares
+            less = self.bent * (squares - fewer)  # at least: squares are convex in between
             self.gain = mean_and_error(less / max(squares.mean(), np.finfo(float).tiny))
         self.draft = replace(one.draft, weak=weak and one.draft.bare)
         self.share, self.carrier = one.regs[i] / one.stage.size, likeliest.draft

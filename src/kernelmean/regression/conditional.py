@@ -27,7 +27,7 @@ from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import as_target_map, fit_pairs, kernel_of, refuse_lengthscale
 from .leave_one_out import LeaveOneOut, best_scale
 from .smoother import with_ones
-from .support import Support, support_of
+from .support import Support
 from .width import Told, told
 
 OUTSIDE = "answers are those at the nearest point of its box"
@@ -190,7 +190,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         )
         self.kernel_x_ = self.features_x_.kernel_
         self._order.renumber(self.features_x_, self.features_y_)
-        self._support = Support.of(points_x) if rows is None else support_of(rows)
+        self._support = Support.of(points_x) if rows is None else rows.in_slices(Support.of, 1)
         self._told = None
         self._solve(Phi, Psi, self._moments(rows, Phi, Psi, points_y))
         return self

@@ -79,7 +79,8 @@ class LeaveOneOut(Saveable):
         How often a row is there: all of them are left out together.
     """
 
-    C, free, copies = None, 0.0, None  # a file of an earlier version has none of these
+    # a file of an earlier version has none of these
+    some, C, free, copies = False, None, 0.0, None
 
     def __init__(
         self, Phi, Psi, grid: solves.EigenGrid, d=None, *, n=None, C=None, free=0.0, copies=None
