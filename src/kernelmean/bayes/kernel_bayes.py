@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays, checks, solves
 from ..core.checks import Array
@@ -104,6 +104,8 @@ class KernelBayes(Saveable, BaseEstimator):
     tune_lengthscale : bool
         Also choose a scale in [0.1, 10] for the lengthscales of `kernel_x`, at fit, by the
         leave-one-out loss of regressing Z's features on X.
+    verbose : bool
+        Tell each stage of `fit`, what was tried in it, and how long it took.
 
     Attributes
     ----------
@@ -160,6 +162,7 @@ class KernelBayes(Saveable, BaseEstimator):
     ratio: Any = None
     selection: str = "auto"
     tune_lengthscale: bool = False
+    verbose: bool = False
 
     def state(self) -> dict[str, Any]:
         gone = {"_far"} if self._of_some else {"_far", "_found"}  # sums over rows stay
@@ -192,7 +195,7 @@ class KernelBayes(Saveable, BaseEstimator):
         rows = rows if rows is not None and rows.n > SEARCH_ROWS else None
         self._far, self._of_some, self.density_ = rows, rows is not None, None
         points_x = checks.as_points(X, "X", min_rows=2, one_d=False)
-        validate_data(self, X, skip_check_array=True)
+        checks.note_columns(self, X)
         if Z is None:
             raise ValueError(
                 "Z is None; the latents of the training pairs, (n,) or (n, d_z), are needed"
@@ -375,6 +378,15 @@ class KernelBayes(Saveable, BaseEstimator):
         With d_z behind if Z had columns.
         """
         return like_target(self.posterior(X, prior, supervision).quantile(q), self.one_output_)
+
+    def score(self, X, Z, prior=None, supervision=None) -> float:
+        """R² of posterior means, averaged over the columns of `Z`."""
+        from sklearn.metrics import r2_score
+
+        truth = checks.as_points(Z, "Z", n=len(X))
+        checks.check_columns(truth, self.points_.shape[1], "Z", "the training latents")
+        found = arrays.to_numpy(self.predict(X, prior, supervision))
+        return float(r2_score(arrays.to_numpy(truth), found.reshape(truth.shape)))
 
     def summary(self) -> Summary:
         """The fit in words and numbers: pairs, kernels, regularisers without another prior."""
