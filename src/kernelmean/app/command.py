@@ -122,11 +122,11 @@ class Shared(Answering):
         """Whether a fit shows its progress; of a file in blocks, that of reading is shown."""
         return not self.quiet and self.chunksize is None
 
-    def refuse(self, clashes: Mapping[str, bool]) -> None:
+    def refuse(self, clashes: Mapping[str, bool], **known: str) -> None:
         """Options that do not go together, by the name of what is then said."""
         for name, clash in clashes.items():
             if clash:
-                raise UserError(self.say("clashes", name))
+                raise UserError(self.say("clashes", name, **known))
 
     def refuse_blocks(self, given: bool = True) -> None:
         """What does not go block by block, where blocks are asked for."""

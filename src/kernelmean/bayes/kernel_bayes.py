@@ -379,13 +379,13 @@ class KernelBayes(Saveable, BaseEstimator):
         """
         return like_target(self.posterior(X, prior, supervision).quantile(q), self.one_output_)
 
-    def score(self, X, Z, prior=None, supervision=None) -> float:
-        """R² of posterior means, averaged over the columns of `Z`."""
+    def score(self, X, y, prior=None, supervision=None) -> float:
+        """R² of posterior means, averaged over columns; y, scikit-learn's name, are latents."""
         from sklearn.metrics import r2_score
 
-        truth = checks.as_points(Z, "Z", n=len(X))
-        checks.check_columns(truth, self.points_.shape[1], "Z", "the training latents")
         found = arrays.to_numpy(self.predict(X, prior, supervision))
+        truth = checks.as_points(y, "y", n=len(found))
+        checks.check_columns(truth, self.points_.shape[1], "y", "the training latents")
         return float(r2_score(arrays.to_numpy(truth), found.reshape(truth.shape)))
 
     def summary(self) -> Summary:
