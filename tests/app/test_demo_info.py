@@ -85,7 +85,7 @@ def one_job(monkeypatch):
     class Water:
         title = "Water"
 
-        def section(self, folder: Path, quick: bool, quiet: bool) -> Section:
+        def section(self, folder: Path, quick: bool, quiet: bool, more: list[str]) -> Section:
             numbers = Numbers([("wet", "quick" if quick else "slow", "How it is.")])
             return Section("Water", [Prose("It is wet."), numbers])
 
@@ -96,8 +96,8 @@ def test_a_quiet_demo_has_quiet_jobs(run, one_job, monkeypatch):
     told = []
     monkeypatch.setattr(type(demo.jobs()[0]), "section", lambda self, *how: told.append(how))
     monkeypatch.setattr(demo, "page", lambda *_: Report("Water"))
-    run("demo", "--quiet", "--no-open")
-    assert [quiet for _, _, quiet in told] == [True]
+    run("demo", "--quiet", "--no-open", "--seed", "3", "--level", "0.9")
+    assert [how[2:] for how in told] == [(True, ["--seed", "3", "--level", "0.9"])]
 
 
 def test_the_page_is_there_while_the_rest_is_at_work(run, one_job, monkeypatch):
@@ -106,7 +106,7 @@ def test_the_page_is_there_while_the_rest_is_at_work(run, one_job, monkeypatch):
     (first,) = demo.jobs()
 
     class Later(type(first)):
-        def section(self, folder: Path, quick: bool, quiet: bool) -> Section:
+        def section(self, folder: Path, quick: bool, quiet: bool, more: list[str]) -> Section:
             seen.append((folder / "index.html").read_text())
             return Section("Later", [])
 
@@ -220,3 +220,10 @@ def test_missing_extra_is_one_line(imported_anew, capsys, package):
     assert line.startswith(f"error: the kernelmean command needs {package}")
     assert 'pip install "kernelmean[app]"' in line
     assert line.count("\n") == 1
+
+
+def test_what_runs_here_as_a_page(run):
+    assert run("info", "--quiet").stdout == ""
+    assert not os.listdir()
+    assert "written: told/report.html" in run("info", "--out", "told").stdout
+    assert "scikit-learn" in Path("told/report.html").read_text()

@@ -351,6 +351,16 @@ def test_copies_are_pointed_out(market):
     assert "400 of 600 rows are copies of others" in " ".join(warnings_of(twice))
 
 
+@pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
+def test_rows_are_outside_where_the_model_says_so(market):
+    """Not in columns that were asked to be lines."""
+    fit = fitted(market, kernel={"price": "linear", "*": "gaussian"})
+    new = market[["price", "season"]].head(4).astype(float)
+    new.loc[new.index[1], "price"], new.loc[new.index[2], "season"] = 1e6, 1e6
+    found = fit.predictions(new)["extrapolated"].tolist()
+    assert found == fit.model.to_frame(new)["extrapolated"].tolist() == [False, False, True, False]
+
+
 def test_of_equal_quantiles_the_median_stays(market):
     few = fitted(market.assign(price=market.price.round(-1)), **HALVES)
     assert "50%" in [row[0] for row in curve_table(few, "price").rows]

@@ -152,6 +152,15 @@ def test_sequences_do_not_touch_each_other(run, table):
 
 
 @pytest.mark.slow
+def test_what_is_asked_of_the_line():
+    named = {"trend": ssm.TrendName.drift, "transform": ssm.TransformName.none}
+    asked = Settings(columns=["level"], latent_dim="auto", **named)
+    built = asked.model()
+    assert built.n_latent == "auto"
+    assert built.backbone == km.Backbone(trend="drift", transform=None)
+    assert Settings(columns=["level"]).model().backbone == "auto"
+
+
 @pytest.mark.parametrize("inference", ["particles", "kbr"])
 def test_options_reach_the_model(run, table, inference):
     options = ("--inference", inference, "--seed", "3", "--latent-dim", "1")
@@ -433,6 +442,9 @@ def test_files_that_cannot_be_used(refused, table, what, words):
         ((*ASKED, "--season", "12", "--no-refine"), "--season is given, and --no-refine"),
         ((*ASKED, "--season", "500"), "too few rows, 155, for --season 500: the first half"),
         ((*ASKED, "--season", "12", "--log-squares"), "--season is given, and --log-squares"),
+        ((*ASKED, "--trend", "c", "--transform", "log", "--no-refine"), "--trend, --transform is"),
+        ((*ASKED, "--latent-dim", "11"), "from 1 to 10, or auto"),
+        ((*ASKED, "--out", "data.csv/deeper"), "--out is below"),
     ],
 )
 def test_refusals(refused, table, arguments, words):

@@ -16,7 +16,7 @@ from functools import cache
 import numpy as np
 import pytest
 from chain_options import latent
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import kernelmean as km
@@ -24,6 +24,10 @@ from kernelmean.core.checks import as_points
 
 pytestmark = pytest.mark.usefixtures("short_searches")
 N, D = 24, 2
+
+
+def predicted(model, X):
+    return model.predict(X)
 
 
 def good(n: int = N, d: int = D, seed: int = 0) -> np.ndarray:
@@ -1254,3 +1258,36 @@ def test_a_series_is_a_table_of_one_column_in_fit_and_after():
         np.testing.assert_array_equal(model.predict(x[:3]), model.predict(frame[:3]))
     with pytest.raises(ValueError, match="height"):
         fits[0].predict(x.rename("height")[:3])
+
+
+# name -> what is fitted to rows of two columns, and what is asked of it
+SIDES: dict[str, tuple[Callable, Callable]] = {
+    "ConditionalEmbedding": (lambda X, Z: km.ConditionalEmbedding().fit(X, Z), predicted),
+    "ConditionalDensity": (lambda X, Z: km.ConditionalDensity().fit(X, Z), predicted),
+    "KernelIV": (lambda X, Z: km.KernelIV().fit(X, good(d=1)[:, 0], Z=Z), predicted),
+    "KernelBayes": (lambda X, Z: km.KernelBayes().fit(X, Z), predicted),
+    "KernelBayesFilter": (lambda X, Z: km.KernelBayesFilter(inference="kbr").fit(X, Z), predicted),
+    "EmbeddedDensity": (lambda X, Z: km.EmbeddedDensity().fit(X), lambda m, X: m.score_samples(X)),
+    "DensityRatio": (lambda X, Z: km.DensityRatio().fit(X, Z), predicted),
+    "KernelHMM": (lambda X, Z: km.KernelHMM(2, random_state=0).fit(X), predicted),
+    "KernelStateSpace": (lambda X, Z: km.KernelStateSpace(random_state=0).fit(X), predicted),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SIDES)
+def test_a_series_is_a_column(name):
+    pd = pytest.importorskip("pandas")
+    fit, ask = SIDES[name]
+    x, z = good(d=1), good(d=1) + 0.3 * good(d=1, seed=1)
+    frame = pd.DataFrame({"x": x[:, 0], "z": z[:, 0]})
+    theirs, ours = fit(frame["x"], frame["z"]), fit(frame[["x"]], frame["z"])
+    assert_allclose(ask(theirs, frame["x"]), ask(ours, frame[["x"]]))
+    assert theirs.summary() == ours.summary()
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_columns_whose_squares_vanish(name):
+    x, z = good(d=1), good(d=1) + 0.3 * good(d=1, seed=1)
+    with pytest.raises(ValueError, match="constant"):
+        SIDES[name][0](1e-160 * x, 1e-160 * z)

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from kernelmean.core.checks import NumericalWarning
 from kernelmean.core.moments import (
     Moments,
     accumulate,
     block_rows,
     canonical_order,
     how_often,
+    once,
     row_blocks,
 )
 
@@ -122,6 +124,18 @@ def test_copies_of_rows_are_counted(rng):
     assert found is not None
     assert found.tolist() == np.bincount(times)[times].tolist()
     assert how_often(X, y) is None
+
+
+def test_a_table_may_be_copied_many_times(rng):
+    x, y = rng.normal(size=(2, 10, 1))
+    x, y = np.tile(x, (12, 1)), np.tile(y, (12, 1))
+    assert how_often(x, y).tolist() == [12] * 120
+    assert how_often(np.repeat([[0.0], [1.0]], 60, 0), np.repeat([[2.0], [3.0]], 60, 0)) is None
+    with pytest.warns(NumericalWarning, match="110 of 120 rows are copies of others"):
+        rows = once(x, y[:, 0], whole=True)
+    assert [part.shape for part in rows] == [(10, 1), (10,)]
+    some = once(x[:50].repeat(2, 0)[5:], y[:50].repeat(2, 0)[5:], whole=True)
+    assert len(some[0]) == 95
 
 
 def test_rows_that_are_the_same_by_chance_are_no_copies(rng):

@@ -88,3 +88,20 @@ def test_an_estimator_has_it_and_files_do_not(tmp_path):
     assert model.fit_time_["total"] > 0
     model.save(tmp_path / "m.km")
     assert not hasattr(km.load(tmp_path / "m.km"), "fit_time_")
+
+
+@pytest.mark.slow
+def test_every_estimator_tells_its_stages(rng, capsys):
+    X = rng.normal(size=(40, 1))
+    Z = X + 0.3 * rng.normal(size=(40, 1))
+    kinds = km.ConditionalEmbedding, km.DensityRatio, km.EmbeddedDensity, km.KernelBayes
+    for kind in kinds:
+        kind(verbose=True).fit(X, Z)
+        assert f"{kind.__name__}: total" in capsys.readouterr().err
+        kind().fit(X, Z)
+        assert not capsys.readouterr().err
+    model = km.KernelBayesFilter(inference="kbr")  # ten parameters already
+    model.fit(X, Z, verbose=True)
+    assert "KernelBayesFilter: states, " in capsys.readouterr().err
+    with pytest.raises(ValueError, match="verbose is 'x'; True or False is needed"):
+        model.fit(X, Z, verbose="x")

@@ -325,6 +325,14 @@ class TestSpread:
         low, high = np.quantile(model.points_, [0.25, 0.75], axis=0)
         assert_allclose(display.reference, high - low)
 
+    def test_where_the_truth_is_outside(self, tracked):
+        model, X, Z = tracked
+        display = km.display.SpreadDisplay.from_estimator(model, X, Z, level=0.5)
+        track = km.display.TrackDisplay.from_estimator(model, X, Z, level=0.5)
+        assert_array_equal(display.missed, (track.lower > Z) | (track.upper < Z))
+        display.plot()
+        assert "truth outside" in display.ax_.get_legend_handles_labels()[1]
+
     def test_it_is_wider_where_nothing_is_observed(self, tracked):
         model, X, _ = tracked
         gone = X.copy()

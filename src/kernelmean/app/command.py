@@ -101,11 +101,17 @@ class Writing(Talk):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shared(Writing):
-    """The options that commands on tables have in common."""
+class Answering(Writing):
+    """The options of commands that learn something."""
 
     seed: Annotated[int, option(SAY, "--seed", min=0, max=2**32 - 1)] = 0
     level: Annotated[float, typed(SAY, "--level", read_level, "SHARE")] = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared(Answering):
+    """The options that commands on tables have in common."""
+
     drop_missing: Annotated[bool, option(SAY, "--drop-missing")] = False
     sep: Annotated[str, option(SAY, "--sep")] = ","
     decimal: Annotated[str, option(SAY, "--decimal")] = "."
@@ -116,11 +122,11 @@ class Shared(Writing):
         """Whether a fit shows its progress; of a file in blocks, that of reading is shown."""
         return not self.quiet and self.chunksize is None
 
-    def refuse(self, clashes: Mapping[str, bool]) -> None:
+    def refuse(self, clashes: Mapping[str, bool], **known: str) -> None:
         """Options that do not go together, by the name of what is then said."""
         for name, clash in clashes.items():
             if clash:
-                raise UserError(self.say("clashes", name))
+                raise UserError(self.say("clashes", name, **known))
 
     def refuse_blocks(self, given: bool = True) -> None:
         """What does not go block by block, where blocks are asked for."""
@@ -177,9 +183,11 @@ class Command:
         """Files, own options, shared options."""
         told = (inspect.signature(part, eval_str=True) for part in (self.run, self.options))
         (_, *files), options = (list(signature.parameters.values()) for signature in told)
-        here = {"out": Path(f"kernelmean-{self.name}")}
-        every = [*files, *options]
-        return [p.replace(kind=p.KEYWORD_ONLY, default=here.get(p.name, p.default)) for p in every]
+        here, every = Path(f"kernelmean-{self.name}"), [*files, *options]
+        return [
+            p.replace(kind=p.KEYWORD_ONLY, default=here if p.default is HERE else p.default)
+            for p in every
+        ]
 
     def register(self, app: typer.Typer, do: Callable[..., Any] | None = None) -> None:
         """Add the command to a console application; what it does, unless told, is all of it."""

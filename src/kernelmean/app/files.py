@@ -18,11 +18,13 @@ Content = str | bytes | Callable[[Path], Any] | None  # a function of the path; 
 def check_folder(folder: Path) -> None:
     """Fail before the work where its results could not be written."""
     try:
-        if folder.exists() and not folder.is_dir():
-            raise UserError(f"--out is {folder}, which is a file; a folder is needed")
         existing = next(p for p in [folder, *folder.absolute().parents] if p.exists())
+        is_folder = existing.is_dir()
     except OSError as err:  # a name of 300 characters
         raise UserError(f"--out cannot be a folder: {err.strerror}: {folder}") from err
+    if not is_folder:
+        below = "" if existing == folder else "below "
+        raise UserError(f"--out is {below}{existing}, which is a file; a folder is needed")
     if not os.access(existing, os.W_OK):
         raise UserError(f"cannot write to {folder}: {existing} is read-only")
 

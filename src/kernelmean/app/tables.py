@@ -304,12 +304,6 @@ def answered(name: str, rows: Any, answer: Callable, known: Any = None) -> dict[
     return {f"{name}.csv": to_csv(answer(rows) if known is None else known)}
 
 
-def outside(rows: pd.DataFrame, known: pd.DataFrame) -> pd.Series:
-    """Which rows are beyond the known ones in some of their own columns."""
-    known = known[list(rows)]
-    return rows.lt(known.min()).any(axis=1) | rows.gt(known.max()).any(axis=1)
-
-
 def _is_number(column: pd.Series) -> bool:
     return pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_dtype(column)
 

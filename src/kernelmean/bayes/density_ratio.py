@@ -6,10 +6,10 @@ import math
 from typing import ClassVar
 
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays, solves
-from ..core.checks import Array, as_points, column_names, hushed
+from ..core.checks import Array, as_points, column_names, hushed, note_columns
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.moments import Moments, Order, canonical_order, evenly
@@ -50,6 +50,8 @@ class DensityRatio(Saveable, BaseEstimator):
         None is `Nystroem()`.
     relative : float
         a, in [0, 1).
+    verbose : bool
+        Tell each stage of `fit`, what was tried in it, and how long it took.
 
     Attributes
     ----------
@@ -74,12 +76,14 @@ class DensityRatio(Saveable, BaseEstimator):
     """
 
     ALLOWED: ClassVar = {"reg": optional(positive(zero=True)), "relative": share}
+    verbose: bool = False  # a file of an earlier version has none
 
-    def __init__(self, kernel="gaussian", reg=None, features=None, relative=0.0):
+    def __init__(self, kernel="gaussian", reg=None, features=None, relative=0.0, verbose=False):
         self.kernel = kernel
         self.reg = reg
         self.features = features
         self.relative = relative
+        self.verbose = verbose
 
     def fit(self, denominator, numerator) -> DensityRatio:
         """Learn q/p.
@@ -95,7 +99,7 @@ class DensityRatio(Saveable, BaseEstimator):
         check_parameters(self)
         rows, denominator = few_of(SEARCH_ROWS, denominator=denominator)
         Z = as_points(denominator, "denominator", min_rows=2)
-        validate_data(self, denominator, skip_check_array=True)
+        note_columns(self, denominator)
         self.kernel_ = fitted_kernel(
             self.kernel, Z, names=column_names(denominator), in_units=True, argument="denominator"
         )

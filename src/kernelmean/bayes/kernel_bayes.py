@@ -108,6 +108,8 @@ class KernelBayes(Saveable, BaseEstimator):
     tune_lengthscale : bool
         Also choose a scale in [0.1, 10] for the lengthscales of `kernel_x`, at fit, by the
         leave-one-out loss of regressing Z's features on X.
+    verbose : bool
+        Tell each stage of `fit`, what was tried in it, and how long it took.
 
     Attributes
     ----------
@@ -164,6 +166,7 @@ class KernelBayes(Saveable, BaseEstimator):
     ratio: Any = None
     selection: str = "auto"
     tune_lengthscale: bool = False
+    verbose: bool = False
 
     def state(self) -> dict[str, Any]:
         gone = {"_far"} if self._of_some else {"_far", "_found"}  # sums over rows stay
@@ -374,6 +377,15 @@ class KernelBayes(Saveable, BaseEstimator):
         With d_z behind if Z had columns.
         """
         return like_target(self.posterior(X, prior, supervision).quantile(q), self.one_output_)
+
+    def score(self, X, y, prior=None, supervision=None) -> float:
+        """R² of posterior means, averaged over columns; y, scikit-learn's name, are latents."""
+        from sklearn.metrics import r2_score
+
+        found = arrays.to_numpy(self.predict(X, prior, supervision))
+        truth = checks.as_points(y, "y", n=len(found))
+        checks.check_columns(truth, self.points_.shape[1], "y", "the training latents")
+        return float(r2_score(arrays.to_numpy(truth), found.reshape(truth.shape)))
 
     def summary(self) -> Summary:
         """The fit in words and numbers: pairs, kernels, regularisers without another prior."""

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays, checks
 from ..core.checks import Array
@@ -63,7 +63,7 @@ class ChainEstimator(Saveable, BaseEstimator):
         """Parameters and rows, checked; names of columns are kept."""
         check_parameters(self)
         draft = self.draft(X, lengths)
-        validate_data(self, checks.as_table(X), skip_check_array=True)
+        checks.note_columns(self, X)
         return draft
 
     def draft(self, X, lengths=None) -> Draft:
@@ -131,7 +131,7 @@ class ChainEstimator(Saveable, BaseEstimator):
         """Rows like those of training; a missing one is filled, and not `seen`."""
         points = self.points_like(X, "X")
         X = checks.as_table(X)
-        validate_data(self, X, skip_check_array=True, reset=False)
+        checks.note_columns(self, X, reset=False)
         check_aligned(X, inputs)
         gaps, n = None if points[1].all() else gaps_in(X), len(points[1])
         sequences = check_sequences(lengths, n)

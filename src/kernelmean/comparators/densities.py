@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import gen_batches
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays
+from ..core import arrays, checks
 from ..core.checks import as_points, check_columns, check_lengths, check_positive, pairs_wanted
 
 CELLS = 4_000_000  # numbers in a block of rows of an n × n matrix
@@ -39,7 +39,7 @@ class DensityComparator(BaseEstimator):
             If anything is malformed, constant or non-finite.
         """
         points = arrays.to_numpy(as_points(X, "X", min_rows=4, one_d=False))
-        validate_data(self, X, skip_check_array=True)
+        checks.note_columns(self, X)
         values = arrays.to_numpy(as_points(Y, "Y", n=len(points)))
         self._outputs = values.shape[1]
         self._fit(points, values)
@@ -74,7 +74,7 @@ class DensityComparator(BaseEstimator):
         check_is_fitted(self)
         points = arrays.to_numpy(as_points(X, "X", one_d=False))
         check_columns(points, self.n_features_in_, "X", "the model")
-        validate_data(self, X, skip_check_array=True, reset=False)
+        checks.note_columns(self, X, reset=False)
         values = arrays.to_numpy(as_points(Y, "Y"))
         check_columns(values, self._outputs, "Y", "the model")
         return values, points

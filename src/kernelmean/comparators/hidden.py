@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..chains import markov
-from ..core import arrays
+from ..core import arrays, checks
 from ..core.checks import as_points, check_choice, check_columns, check_count, generator
 from ..core.extras import require
 from ..core.sequences import check_sequences
@@ -51,7 +51,7 @@ class HiddenComparator(BaseEstimator):
         """
         check_count(self.n_components, "n_components")
         points = arrays.to_numpy(as_points(X, "X", min_rows=3))
-        validate_data(self, points, skip_check_array=True)
+        checks.note_columns(self, points)
         self.transmat_ = self._fit(points, check_sequences(lengths, len(points)))
         self.startprob_ = markov.stationary(self.transmat_)
         return self

@@ -13,7 +13,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.preprocessing import SplineTransformer
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays, checks
 from ..core.extras import require
@@ -61,7 +61,7 @@ class _Comparator(RegressorMixin, BaseEstimator):
             If Z is missing, or anything is malformed or non-finite.
         """
         points, self._names = _joined(X, C, min_rows=4)
-        validate_data(self, X, skip_check_array=True)
+        checks.note_columns(self, X)
         y = arrays.to_numpy(checks.as_vector(y, "y", n=len(points)))
         exogenous = points[:, self.n_features_in_ :]
         self._columns_c = exogenous.shape[1]

@@ -12,10 +12,10 @@ from scipy.signal import lfilter
 from sklearn.base import BaseEstimator
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..adapters.particles import PLAIN_PARTICLES, as_particles_model
-from ..core import arrays
+from ..core import arrays, checks
 from ..core.checks import as_points, as_vector, check_choice, check_columns, check_count, generator
 from ..core.extras import require
 from ..core.sequences import check_sequences
@@ -49,7 +49,7 @@ class LaggedComparator(BaseEstimator):
             Observations in the order of time.
         """
         points = _one_column(X)
-        validate_data(self, points, skip_check_array=True)
+        checks.note_columns(self, points)
         self._mean, self._scale = points.mean(), points.std() or 1.0
         self._fit((points[:, 0] - self._mean) / self._scale)
         return self

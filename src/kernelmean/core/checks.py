@@ -23,6 +23,7 @@ from .stages import within
 Array = Any  # an array of any library that speaks the array API
 
 LARGEST = 1e40  # beyond this, products of second moments overflow
+SMALLEST = 1e-40  # of differences: the squares of those below vanish
 # of files whose frames are not the caller's: a context that decorates is entered in contextlib
 _INSIDE = (str(Path(__file__).parents[1]) + os.sep, contextlib.__file__)
 
@@ -257,11 +258,16 @@ def check_finite(X, name: str, gaps: bool = False) -> None:
     )
 
 
+def note_columns(estimator, X, reset: bool = True) -> None:
+    """Number and names of the columns of X, kept on the estimator or compared with those kept."""
+    validate_data(estimator, as_table(X), reset=reset, skip_check_array=True)
+
+
 def as_new_points(estimator, X, name: str = "X") -> Array:
     """Rows that a fitted estimator is asked about, of as many columns as it was fitted to."""
     check_is_fitted(estimator)
     points = as_points(X, name, one_d=False)
-    validate_data(estimator, as_table(X), reset=False, skip_check_array=True)
+    note_columns(estimator, X, reset=False)
     return points
 
 
@@ -389,7 +395,7 @@ def check_target(y, name: str = "y") -> None:
 def as_pairs(estimator, X, y, name: str = "y", min_rows: int = 2) -> tuple[Array, Array]:
     """Rows of X and of a target y for `fit`, which notes the columns of X on the estimator."""
     points_x = as_points(X, "X", min_rows=min_rows, one_d=False)
-    validate_data(estimator, as_table(X), skip_check_array=True)
+    note_columns(estimator, X)
     check_target(y, name)
     points_y = as_points(y, name, n=points_x.shape[0])
     check_library(points_y, points_x, name, "the rows of X")

@@ -17,13 +17,14 @@ from array_api_compat import array_namespace as namespace
 from sklearn.utils import gen_batches
 
 from .arrays import take, to_numpy
-from .checks import Array, check_lengths
+from .checks import Array, check_lengths, frozen, warn_numerical
 from .saving import Saveable
 from .threads import streamed
 
 FAN = 8  # sums that are merged at a time
 DIFFERENT = 0.4  # share of the differences of y that are left at equal x where rows are copies
 SHARE = 0.1  # of the rows, that are distinct, and that are copies, and of x that repeat, at least
+FEWEST = 5  # rows that differ, at least
 DUST = 1e-3  # of a row whose columns are independent
 BLOCK_FLOATS = 2**23  # floats per temporary block: 64 MiB
 
@@ -116,6 +117,7 @@ def how_often(X, Y) -> np.ndarray | None:
     A row left out says nothing where its copy stays. Rows with few values may also be the same by
     chance: copies are those whose y differs much less among equal x than among all. Each x that is
     there more than once counts once, whether it is there twice or, as in a survey, a hundred times.
+    Few different rows are no copies but values, unless each is there as often as the others.
     """
     rows, targets = to_numpy(X), to_numpy(Y)
     n = len(rows)
@@ -125,11 +127,27 @@ def how_often(X, Y) -> np.ndarray | None:
     which, each = _counted(np.hstack([rows, targets]))
     alike = np.bincount(of_x, each[which] - 1.0)  # pairs of rows that are the same, at every x
     pairs, some = at_x * (at_x - 1.0), at_x > 1
-    if some.mean() < SHARE or not SHARE * n <= len(each) <= (1 - SHARE) * n:
+    values = len(each) < max(FEWEST, SHARE * n if np.ptp(each) else 0)
+    if some.mean() < SHARE or values or len(each) > (1 - SHARE) * n:
         return None
     among_all = 1 - float(at_y @ (at_y - 1)) / (n * (n - 1))
     copied = 1 - float(np.mean(alike[some] / pairs[some])) < DIFFERENT * among_all
     return each[which] if copied else None
+
+
+def once(*parts, whole: bool = False) -> tuple[Array, ...]:
+    """The parts of rows, targets last, without copies: one left out would leave its copy.
+
+    If `whole`, only where a table was copied as a whole: some rows may be drawn so, or few values.
+    """
+    rows = [to_numpy(part).reshape(part.shape[0], -1) for part in parts]
+    each = how_often(np.hstack(rows[:-1]), rows[-1])
+    if each is None or (whole and np.ptp(each)):
+        return parts
+    first = np.sort(np.unique(np.hstack(rows), axis=0, return_index=True)[1])
+    n, copies = len(each), len(each) - len(first)
+    warn_numerical(f"{copies:,} of {n:,} rows are copies of others; each row counts once")
+    return tuple(frozen(take(part, first, axis=0)) for part in parts)
 
 
 def _counted(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -88,7 +88,7 @@ def timed(fit: Callable) -> Callable:
     @wraps(fit)
     def inside(self, *args, **kwargs):
         seconds: dict[str, float] = {}
-        told = getattr(self, "verbose", False) is True and _LINES.get()
+        told = kwargs.get("verbose", getattr(self, "verbose", False)) is True and _LINES.get()
         whole = _Stage(type(self).__name__, seconds, told)
         with within(_UNDER_WAY, whole), stage("total"):
             fitted = fit(self, *args, **kwargs)

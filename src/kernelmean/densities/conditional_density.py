@@ -13,7 +13,7 @@ from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import canonical_order, evenly, how_often
+from ..core.moments import canonical_order, evenly, once
 from ..core.old_names import attribute
 from ..core.parameters import auto, check_parameters, either, optional, positive, share
 from ..core.progress import track
@@ -520,15 +520,3 @@ class ConditionalDensity(Saveable, BaseEstimator):
     def _outward(self, values: Array) -> Array:
         """Without the column axis when y had none."""
         return values[..., 0] if self._one_output else values
-
-
-def once(X, Y) -> tuple[Array, Array]:
-    """Without copies of rows: one left out would leave its copy."""
-    if how_often(X, Y) is None:
-        return X, Y
-    both = np.hstack([arrays.to_numpy(X), arrays.to_numpy(Y)])
-    first = np.sort(np.unique(both, axis=0, return_index=True)[1])
-    n, copies = X.shape[0], X.shape[0] - len(first)
-    checks.warn_numerical(f"{copies:,} of {n:,} rows are copies of others; each row counts once")
-    X, Y = (checks.frozen(arrays.take(A, first, axis=0)) for A in (X, Y))
-    return X, Y

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays, checks
 from ..core.checks import Array
@@ -48,6 +48,8 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
     wide : "auto" or float in [0, 1)
         Share a of a wide law (Laplace, 1.5 mean deviations of X about its median). "auto" is the
         share under which rows left out are likeliest; 0 if the bandwidth is given, and of angles.
+    verbose : bool
+        Tell each stage of `fit`, what was tried in it, and how long it took.
 
     Attributes
     ----------
@@ -74,15 +76,17 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
 
     ALLOWED: ClassVar = {"wide": either(share, "auto")}
 
-    # a file of an earlier version has not counted its rows, and has no wide law
+    # a file of an earlier version has not counted its rows, and has no wide law, nor verbose
     _n: int | None = None
     wide: Any = 0.0
+    verbose: bool = False
     _wide: Wide | None = None
 
-    def __init__(self, kernel="gaussian", bandwidth=None, wide="auto"):
+    def __init__(self, kernel="gaussian", bandwidth=None, wide="auto", verbose=False):
         self.kernel = kernel
         self.bandwidth = bandwidth
         self.wide = wide
+        self.verbose = verbose
 
     def fit(self, X, y=None, sample_weight=None) -> Self:
         """Take the points, and choose the bandwidth unless it is given.
@@ -106,7 +110,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         check_parameters(self)
         rows, X, sample_weight = few_of(SEARCH_ROWS, X=X, sample_weight=sample_weight)
         points = checks.frozen(checks.as_points(X, "X", min_rows=2, one_d=False))
-        validate_data(self, X, skip_check_array=True)
+        checks.note_columns(self, X)
         weights = _normalised(sample_weight, points)
         rows = enough(rows, points.shape[1], "X", most=2)
         self._n = points.shape[0] if rows is None else rows.n

@@ -30,7 +30,7 @@ class _Followed:
     from_result: ClassVar[Callable[..., Any]]
 
     @classmethod
-    def from_estimator(cls, estimator, X, *truth, smooth: bool = False, **options) -> Any:
+    def from_estimator(cls, estimator, X, truth=None, *, smooth: bool = False, **options) -> Any:
         """Filter (or smooth) the observations `X`, and show the result.
 
         Parameters
@@ -42,7 +42,7 @@ class _Followed:
         smooth : bool
         """
         result = (estimator.smooth if smooth else estimator.filter)(X, options.get("lengths"))
-        return cls.from_result(result, *truth, **options)
+        return cls.from_result(result, truth, **options)
 
     @classmethod
     def _of(cls, result: FilterResult, level: float, times, lengths, **own) -> Any:
@@ -180,6 +180,8 @@ class SpreadDisplay(_Followed, Display):
     width : array of shape (n, d_z)
     reference : array of shape (d_z,)
         The width of the interval over the training states.
+    missed : bool array of shape (n, d_z), or None
+        Where the truth is outside of the interval; drawn as ×.
     missing, collapsed : bool arrays of shape (n,)
     names : list of str
     level : float
@@ -197,23 +199,26 @@ class SpreadDisplay(_Followed, Display):
 
     width: np.ndarray
     reference: np.ndarray
+    missed: np.ndarray | None = None
 
     @classmethod
     def from_result(
-        cls, result: FilterResult, *, level: float = 0.95, times=None, lengths=None
+        cls, result: FilterResult, truth=None, *, level: float = 0.95, times=None, lengths=None
     ) -> SpreadDisplay:
         """Show the spread of what `KernelBayesFilter.filter` or `smooth` returned.
 
         Parameters
         ----------
         result : FilterResult
-        level, times, lengths
+        truth, level, times, lengths
             As for `TrackDisplay.from_result`.
         """
         lower, upper = (to_numpy(end) for end in result.interval(level))
         tails = [(1 - level) / 2, (1 + level) / 2]
         low, high = np.quantile(to_numpy(result.embedding.points), tails, axis=0)
-        spread = {"width": upper - lower, "reference": high - low}
+        truth = _beside(truth, "truth", *lower.shape)
+        missed = None if truth is None else (truth < lower) | (truth > upper)
+        spread = {"width": upper - lower, "reference": high - low, "missed": missed}
         return cls._of(result, level, times, lengths, **spread)
 
     def plot(self, ax=None, *, label: str | None = None, **line) -> SpreadDisplay:
@@ -236,6 +241,9 @@ class SpreadDisplay(_Followed, Display):
             shown = name if label is None else f"{label}, {name}"
             for s in self.sequences:
                 ax.plot(self.times[s], shares[s, j], label=in_legend(shown), **style)
+            if self.missed is not None:
+                lost = self.missed[:, j]
+                ax.plot(self.times[lost], shares[lost, j], "x", color=TRUTH, label="truth outside")
         ax.axhline(1.0, color=DATA, lw=0.8, ls=":")
         ax.set_ylabel(f"relative width of the {100 * self.level:g}% interval")
         time_axis(ax, self.times)

@@ -6,10 +6,10 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import TransformerTags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays
-from ..core.checks import Array, check_choice, check_column, check_columns
+from ..core.checks import Array, check_choice, check_column, check_columns, note_columns
 from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.extras import require
 from ..core.minimise import SEARCH_ROWS
@@ -78,7 +78,7 @@ class FeatureMap(Saveable, BaseEstimator):
     def _match_names(self, X, reset: bool) -> None:
         """Keep the names of columns, or compare them with those kept."""
         if len(getattr(X, "shape", ())) == 2:
-            validate_data(self, X, reset=reset, skip_check_array=True)
+            note_columns(self, X, reset=reset)
 
     # ------------------------------------------------------------ as a step of a pipeline
 

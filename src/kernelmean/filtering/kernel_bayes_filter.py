@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..chains.rows import observed
 from ..core import arrays, checks
 from ..core.checks import Array
 from ..core.interval import Interval
 from ..core.labels import Labels
-from ..core.parameters import check_parameters, choice, count, optional, positive
+from ..core.parameters import check_parameters, choice, count, flag, optional, positive
 from ..core.saving import Saveable
 from ..core.sequences import check_forward, check_sequences
 from ..core.summary import Block, Line, Summary
@@ -145,7 +145,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     # ------------------------------------------------------------ learning
 
-    def fit(self, X, Z, lengths=None) -> KernelBayesFilter:
+    def fit(self, X, Z, lengths=None, verbose=False) -> KernelBayesFilter:
         """Learn from one trajectory, or from several below each other.
 
         Parameters
@@ -156,10 +156,13 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             States at the same times.
         lengths : sequence of int, optional
             Rows of each trajectory; no transition is learned across two of them.
+        verbose : bool
+            Tell each stage, what was tried in it, and how long it took.
         """
         check_parameters(self)
+        flag(verbose, "verbose")
         points_x = checks.as_points(X, "X", min_rows=2, one_d=False)
-        validate_data(self, X, skip_check_array=True)
+        checks.note_columns(self, X)
         points_z = checks.as_points(Z, "Z")
         checks.check_library(points_z, points_x, "Z")
         checks.check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
@@ -424,7 +427,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         check_is_fitted(self)
         machine = self.machine_ if supervision is None else self._ruled
         points, seen = observed(X, "X")
-        validate_data(self, X, reset=False, skip_check_array=True)
+        checks.note_columns(self, X, reset=False)
         checks.check_library(points, machine.points_x, "X")
         sequences = check_sequences(lengths, len(seen))
         check_forward(X, sequences)

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import DataConversionWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays, checks, old_names
 from ..core.checks import Array
 from ..core.elsewhere import by_blocks, few_of, is_far
 from ..core.minimise import SEARCH_ROWS
+from ..core.moments import once
 from ..core.parameters import auto, check_parameters, count, optional, positive
 from ..core.saving import Saveable
 from ..core.summary import Summary
@@ -250,6 +251,12 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         return points
 
     @property
+    def fit_(self) -> StructuralFit:
+        """What was fitted, as a value."""
+        check_is_fitted(self)
+        return self._fit
+
+    @property
     def features_x_(self) -> FeatureMap:
         """Coordinates of the regressors' kernel."""
         return self.basis_x_.features
@@ -306,7 +313,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         check_parameters(self)
         gaps = kind_of(self.split) == "samples"
         points = checks.as_points(X, "X", min_rows=4, one_d=False, gaps=gaps)
-        validate_data(self, checks.as_table(X), skip_check_array=True)
+        checks.note_columns(self, X)
         checks.check_target(y)
         if checks.as_floats(y, "y").ndim == 2:
             checks.warn_caller(
@@ -327,6 +334,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         roles = Roles.of((checks.column_names(y) or ["y"])[0], **names)
         join = arrays.namespace(points).concat
         X, Z = (join([part, exogenous], axis=1) for part in (points, instruments))
+        if rows is None and not gaps and n <= SEARCH_ROWS:
+            X, Z, outcome = once(X, Z, outcome, whole=True)
         return share(self.split, self.random_state, Part(X, Z, outcome, rows=rows)), roles
 
     def _plan(self, parts: list[Part], roles: Roles) -> Plan:

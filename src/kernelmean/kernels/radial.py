@@ -13,7 +13,7 @@ from scipy.spatial.distance import pdist
 from scipy.special import gammaln, kve, ndtr
 
 from ..core import arrays
-from ..core.checks import Array, as_points, check_choice, check_positive
+from ..core.checks import SMALLEST, Array, as_points, check_choice, check_positive
 from .base import Kernel, Lengthscale
 
 __all__ = ["Gaussian", "Laplace", "Matern", "median_lengthscale"]
@@ -40,7 +40,8 @@ def median_lengthscale(X, columnwise: bool = False, name: str = "X") -> float | 
     found = [_median(x[:, None]) for x in X.T] if columnwise else [_median(X)]
     if not any(found):
         raise ValueError(
-            f"{name} is constant, so its median lengthscale is 0: give the kernel a lengthscale"
+            f"{name} is constant, so its median lengthscale is 0: give the kernel a lengthscale "
+            f"(or rescale columns that differ by less than {SMALLEST:g})"
         )
     return tuple(median or 1.0 for median in found) if columnwise else found[0]
 
@@ -48,6 +49,7 @@ def median_lengthscale(X, columnwise: bool = False, name: str = "X") -> float | 
 def _median(X: np.ndarray) -> float:
     """Among the pairs that differ where most do not, zero where none does."""
     distances = pdist(X)
+    distances[distances < SMALLEST] = 0.0
     median = float(np.median(distances, overwrite_input=True))
     return median or float(np.median(distances[distances > 0])) if distances.any() else 0.0
 

@@ -96,6 +96,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     intercept : bool or "auto"
         Without one, laws and means are drawn towards zero by λ: with y far from zero `predict` can
         be off by many standard deviations of y. "auto" is the published form if `reg` is given.
+    verbose : bool
+        Tell each stage of `fit`, what was tried in it, and how long it took.
 
     Attributes
     ----------
@@ -150,6 +152,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     features: Any = None
     tune_lengthscale: bool = False
     intercept: Any = "auto"
+    verbose: bool = False
 
     def fit(self, X, y) -> ConditionalEmbedding:
         """Learn the operator from pairs.

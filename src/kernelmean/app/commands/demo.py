@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Annotated
 
-from ..command import Command, Writing, option
+from ..command import Answering, Command, option
 from ..demos.job import JOBS, Job
 from ..errors import UserError
 from ..files import write_all
@@ -22,11 +22,16 @@ SAY = Texts("demo")
 
 
 @dataclass(frozen=True)
-class Settings(Writing):
+class Settings(Answering):
     """How much to do, and how to show it."""
 
     open: Annotated[bool, option(SAY, "--open/--no-open")] = True
     quick: Annotated[bool, option(SAY, "--quick")] = False
+
+    def given(self) -> list[str]:
+        """What the commands behind the sections are told as well."""
+        seed = ["--seed", str(self.seed)] if self.seed else []
+        return seed + (["--level", f"{self.level}"] if self.level != Answering.level else [])
 
 
 def jobs() -> list[Job]:
@@ -36,12 +41,12 @@ def jobs() -> list[Job]:
 
 def run(settings: Settings) -> Report:
     """Run the library on real data, and show what it found on one page."""
-    todo, sections = jobs(), []
+    todo, given, sections = jobs(), settings.given(), []
     write_all(settings.out, {})
     for position, job in enumerate(todo, start=1):
         with settings.stage(f"{position}/{len(todo)} {job.title}", bars=True):
             try:
-                sections.append(job.section(settings.out, settings.quick, settings.quiet))
+                sections.append(job.section(settings.out, settings.quick, settings.quiet, given))
             except ImportError as err:
                 raise UserError(str(err)) from err
             if position < len(todo):  # the page can be read while the rest is at work

@@ -19,7 +19,7 @@ from ..command import GAUSSIAN, Command, Data, KernelName, Names, Shared, column
 from ..errors import noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Report, account, analysis
 from ..series import by_column
-from ..tables import answered, check_sample, outside, split_names
+from ..tables import answered, check_sample, split_names
 from ..words import names, number, percent
 
 DRAWN = 7  # rows in a picture
@@ -152,7 +152,7 @@ class Densities:
         if len(self.y) == 1:  # of several columns together a mode says little about each
             answers["mode"] = self.model.mode(X)
         columns = by_column(self.y, answers)
-        return X.assign(**columns, extrapolated=outside(X, self.data))
+        return X.assign(**columns, extrapolated=self.model.fit_.outside(X.to_numpy()))
 
     def _inside(self) -> pd.DataFrame:
         """For each y: the share of the rows learned from inside their interval, and its width.

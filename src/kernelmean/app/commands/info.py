@@ -3,19 +3,28 @@
 import os
 import platform
 import re
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from joblib import cpu_count
 
-from ..command import Command, Talk
+from ..command import SAY as SHARED
+from ..command import Command, Talk, option
 from ..report import Note, Numbers, Report, Section
 from ..words import Texts
 
 CORE = ("kernelmean", "numpy", "scipy", "scikit-learn")
 SAY = Texts("info")
+
+
+@dataclass(frozen=True)
+class Settings(Talk):
+    """Where to write it, if at all."""
+
+    out: Annotated[Path | None, option(SHARED, "--out")] = None
 
 
 def versions() -> dict[str, str]:
@@ -117,7 +126,7 @@ def _old_kernel(library: dict[str, Any], flags: frozenset[str]) -> str | None:
     return SAY("old_kernel", chosen=chosen, better=better)
 
 
-def run(options: Talk) -> Report:
+def run(options: Settings) -> Report:
     """Versions, linear algebra, cores and memory, and what would make it faster."""
     found, libraries, available = extras(), blas(), cpu_count()
     packages = [pair for extra in found.values() for pair in extra.items()]
@@ -132,4 +141,4 @@ def run(options: Talk) -> Report:
     return Report("What runs here", sections=[*sections, advised])
 
 
-COMMAND = Command("info", Talk, run)
+COMMAND = Command("info", Settings, run)

@@ -264,7 +264,9 @@ class Analysis:
     def predictions(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Rows of a file, with the predictions beside them."""
         X = self.data.regressors(rows)
-        found = self.predict(X).assign(extrapolated=tables.outside(X, self.known))
+        known = X.dropna()
+        outside = pd.Series(self.model.fit_.outside(known.to_numpy()), known.index)
+        found = self.predict(X).assign(extrapolated=outside.reindex(X.index, fill_value=False))
         return rows.join(found.rename(columns=lambda name: tables.free_name(name, rows)))
 
     def partial(self, column: str, values: Any) -> pd.DataFrame:
@@ -461,8 +463,9 @@ def warnings_of(a: Analysis) -> list[str]:
     p, support = a.model.specification_p_, len(a.frame[list(a.columns.z)].drop_duplicates())
     weak = [x for x, f in zip(a.columns.x, a.strength.f, strict=True) if f < inference.WEAK]
     whole, y = a.frame.dropna(), [a.columns.y]
-    copied = len(whole) and how_often(whole.drop(columns=y), whole[y]) is not None
-    copies = a.frame.duplicated().sum() if copied else 0  # and not alike by chance
+    each = how_often(whole.drop(columns=y), whole[y]) if len(whole) else None
+    # not alike by chance, and not of a table copied as a whole, of which the fit takes one
+    copies = a.frame.duplicated().sum() if each is not None and np.ptp(each) else 0
     found = {
         "weak": bool(weak),
         "fewer": len(a.columns.z) < len(a.columns.x),

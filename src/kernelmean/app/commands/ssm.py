@@ -16,7 +16,7 @@ from ...display import ObservationDisplay, TraceDisplay, TransitionDisplay
 from ...statespace.kernel_state_space import KernelStateSpace
 from ...statespace.options import Backbone
 from .. import series, words
-from ..command import Command, Data, option
+from ..command import Command, Data, option, typed
 from ..errors import noted
 from ..report import Block, Fact, Figure, Grid, Prose, Report, account, analysis
 from ..series import COLUMNS, Rows, covered, rmse, straight
@@ -30,14 +30,24 @@ RIVALS = ("AR(1)", "no change", "mean")
 
 
 InferenceName = StrEnum("InferenceName", ["nodes", "particles", "kbr"])
+TrendName = StrEnum("TrendName", ["auto", "n", "c", "ct", "drift"])
+TransformName = StrEnum("TransformName", ["auto", "none", "log", "sqrt"])
+
+
+def read_dimension(text: str) -> int | str:
+    """`--latent-dim`: a number, or auto."""
+    sizes: dict[str, int | str] = {str(size): size for size in range(1, 11)}
+    return {**sizes, "auto": "auto"}[str(text)]  # the default is a number
 
 
 @dataclass(frozen=True)
 class Settings(series.Settings):
     """What to do."""
 
-    latent_dim: Annotated[int, option(SAY, "--latent-dim", min=1, max=10)] = 1
+    latent_dim: Annotated[Any, typed(SAY, "--latent-dim", read_dimension, "NUMBER")] = 1
     season: Annotated[int | None, option(SAY, "--season", min=2)] = None
+    trend: Annotated[TrendName, option(SAY, "--trend")] = TrendName.auto
+    transform: Annotated[TransformName, option(SAY, "--transform")] = TransformName.auto
     log_squares: Annotated[bool, option(SAY, "--log-squares")] = False
     tune: Annotated[bool, option(SAY, "--tune/--no-tune")] = False
     inference: Annotated[InferenceName, option(SAY, "--inference")] = InferenceName.nodes
@@ -56,11 +66,18 @@ class Settings(series.Settings):
         return np.log(frame.where(frame != 0) ** 2).set_axis(self.names, axis=1)
 
     @property
+    def line(self) -> dict[str, Any]:
+        """What is asked of a line."""
+        transform = None if self.transform == "none" else self.transform.value
+        asked = {"season": self.season, "trend": self.trend.value, "transform": transform}
+        return {name: v for name, v in asked.items() if v != getattr(Backbone, name)}
+
+    @property
     def backbone(self) -> Backbone | str | None:
-        """A line with a season, or one that the fit may take; volatility is a state's."""
-        if self.log_squares:
+        """A line of which something is asked, or one that the fit may take."""
+        if self.log_squares:  # volatility is a state's
             return None
-        return "auto" if self.season is None else Backbone(season=self.season)
+        return Backbone(**self.line) if self.line else "auto"
 
     def model(self) -> KernelStateSpace:
         """The estimator, not fitted."""
@@ -337,7 +354,7 @@ def drawn(a: Forecasts) -> list[Figure]:
 
 def laws(model: KernelStateSpace, columns: Any) -> Figure:
     """How the first latent coordinates move, and what they show of themselves."""
-    shown = range(min(model.n_latent, LATENT))
+    shown = range(min(model.nodes_.shape[1], LATENT))
     displays: list[Any] = [TransitionDisplay.from_estimator(model, latent=k) for k in shown]
     displays += [
         ObservationDisplay.from_estimator(model, column=name, latent=k)
@@ -395,8 +412,9 @@ def run(settings: Settings, data: Data) -> Report:
 
     Writes track.csv, forecast.csv, model.km and report.html into the folder --out.
     """
-    if settings.season is not None:
-        settings.refuse({"--no-refine": not settings.refine, "--log-squares": settings.log_squares})
+    if given := ", ".join(f"--{name}" for name in settings.line):
+        clashes = {"--no-refine": not settings.refine, "--log-squares": settings.log_squares}
+        settings.refuse(clashes, given=given)
     rows = settings.read(settings.table(data))
     a = Forecasts(settings, rows)
     with settings.stage("Asking about every row"):

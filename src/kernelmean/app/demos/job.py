@@ -22,12 +22,12 @@ class Job:
         self.title, self.line = self.say("title"), self.say("line")
         self.tables, self.beside = JOBS[name]
 
-    def section(self, folder: Path, quick: bool, quiet: bool) -> Section:
-        """Write the tables, do what the line says, and show the answer."""
-        tables, say = self.tables(), self.say
+    def section(self, folder: Path, quick: bool, quiet: bool, more: list[str]) -> Section:
+        """Write the tables, do what the line says, with `more` options, and show the answer."""
+        tables, say, line = self.tables(), self.say, " ".join([self.line, *more])
         for name, table in tables.items():
             table.to_csv(folder / name, index=False)
-        command, *words = shlex.split(self.line)
+        command, *words = shlex.split(line)
         answer = import_module(f"..commands.{command}", __package__).COMMAND.answer
         words = [str(folder / word) if word in tables else word for word in words]
         report = answer([*words, "--quiet"] if quiet else words)
@@ -36,7 +36,7 @@ class Job:
             blocks += self.beside(tables, say)
         if "note" in say.content:
             blocks.append(Note(say("note")))
-        return Section(self.title, [*blocks, Code(f"kernelmean {self.line}"), Prose(say("source"))])
+        return Section(self.title, [*blocks, Code(f"kernelmean {line}"), Prose(say("source"))])
 
     def _chosen(self, report: Report) -> list[Block]:
         """Figures by name, tables by section, in the order of `shown`."""
