@@ -329,9 +329,8 @@ def forecast_grid(
     """What comes after the file: the step, columns of `more` by title, and means with intervals."""
     part = table.head(words.SHOWN)
     front = list(table.columns[: list(table.columns).index("step") + 1])
-    columns: list[tuple[str, Any]] = [
-        (name, list(part[name].astype(str).fillna(""))) for name in front
-    ]
+    texts = part[front].astype(str).fillna("")
+    columns: list[tuple[str, Any]] = [(name, list(texts[name])) for name in front]
     columns += [(title, [*map(form, part[name])]) for title, (name, form) in more.items()]
     columns += with_intervals(part, names, level)
     return Grid.of(columns, f"After the end of the file{words.first_of(table)}")

@@ -78,9 +78,8 @@ class Rows(checks.FarAway):
     def __init__(self, source, step: int = STEP, dtype="float64"):
         name = str(getattr(dtype, "__name__", dtype))
         told = checks.check_choice(name, "dtype", ("float32", "float64"))
-        self._tables: tuple = (
-            _Table(_source(source, checks.check_count(step, "step")), dtype=told),
-        )
+        blocks = _source(source, checks.check_count(step, "step"))
+        self._tables: tuple = (_Table(blocks, dtype=told),)
         self._alone = True
 
     @classmethod

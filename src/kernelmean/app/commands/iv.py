@@ -253,9 +253,8 @@ class Analysis:
     def _evaluate(self, points: np.ndarray, simultaneous: bool) -> pd.DataFrame:
         model = self.model
         rows = model.basis_x_.transform(points)
-        limits = inference.confidence_limits(
-            rows, model.coef_, model.band_covariance_, self.level, simultaneous
-        )
+        about = model.coef_, model.band_covariance_, self.level, simultaneous
+        limits = inference.confidence_limits(rows, *about)
         h = {PREDICTION: rows @ model.coef_, LOW: limits.lower, HIGH: limits.upper}
         if self.plain is not None:
             h[PLAIN] = rows @ self.plain
@@ -283,22 +282,19 @@ class Analysis:
     ) -> Interval:
         """What a column does from end to end, along another; the limits hold at once."""
         rows = pd.DataFrame([self.medians] * len(values)).assign(**{along: values})
-        low, high = (
-            self.model.basis_x_.transform(rows.assign(**{column: end}).to_numpy()) for end in ends
-        )
         m = self.model
+        low, high = (m.basis_x_.transform(rows.assign(**{column: e}).to_numpy()) for e in ends)
         return inference.confidence_limits(high - low, m.coef_, m.covariance_, self.level, True)
 
     def display(self, column: str) -> StructuralCurveDisplay:
         """The curve between the 2.5% and 97.5% quantiles of the column, in the units of y."""
-        curve = self.partial(column, self.grid(column))
+        grid = self.grid(column)
+        curve = self.partial(column, grid)
         h, band = curve[PREDICTION].to_numpy(), curve[[LOW, HIGH]].to_numpy()
         plain = None if self.plain is None else curve[PLAIN].to_numpy()
         names = [column, self.columns.y]
         seen = self.frame[names].to_numpy().T
-        return StructuralCurveDisplay(
-            curve.index.to_numpy(), h, plain, band, *seen, *names, self.level
-        )
+        return StructuralCurveDisplay(grid, h, plain, band, *seen, *names, self.level)
 
     def grid(self, column: str) -> np.ndarray:
         """Where a column is drawn."""

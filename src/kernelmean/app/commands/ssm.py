@@ -64,10 +64,8 @@ class Settings(series.Settings):
 
     def model(self) -> KernelStateSpace:
         """The estimator, not fitted."""
-        inference = self.inference.value
-        return KernelStateSpace(
-            self.latent_dim, inference=inference, backbone=self.backbone, **self.how
-        )
+        how = {"inference": self.inference.value, "backbone": self.backbone, **self.how}
+        return KernelStateSpace(self.latent_dim, **how)
 
 
 @dataclass(frozen=True)
