@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from numbers import Integral, Real
 from pathlib import Path
@@ -34,7 +33,7 @@ class NumericalWarning(UserWarning):
 _HUSHED: ContextVar[bool] = ContextVar("whether numerical trouble is told elsewhere", default=False)
 
 
-def hushed(on: bool = True) -> AbstractContextManager[None]:
+def hushed(on: bool = True) -> contextlib.AbstractContextManager[None]:
     """No `NumericalWarning` by `warn_numerical`, in this thread and in those that work for it.
 
     Within, `hushed(False)` lets them through where they are gathered.
