@@ -317,12 +317,9 @@ def rejection(
 
     With `spare`, a dozen proposals or more at a time, which pays where many draws are wanted.
     """
-    drawn, start = [], 0
-    for w in m.weight_blocks():
-        c = height[start : start + len(w)]
-        drawn.append(_draws(m.points, w, c, kernel, n, rng, spare))
-        start += len(w)
-    return np.concatenate(drawn)
+    blocks = row_blocks(np.arange(len(m)), height, rows=block_rows(len(m.points)))
+    each = (_draws(m.points, m[some].weights, c, kernel, n, rng, spare) for some, c in blocks)
+    return np.concatenate([*each])
 
 
 def _draws(points, weights, height, kernel: Kernel, n: int, rng, spare: bool) -> np.ndarray:
