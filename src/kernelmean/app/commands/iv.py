@@ -84,14 +84,11 @@ class Settings(Shared):
     def model(self) -> KernelIV:
         """The estimator, not fitted; without an intercept only where none is asked for."""
         share = kind_of(self.split) == "share"
-        return KernelIV(
-            self.kernel,
-            "gaussian" if isinstance(self.kernel, dict) else self.kernel,
-            split=self.split,
-            trend=0 if share and self.trend == "auto" else self.trend,
-            tune_lengthscale="auto" if self.tune is None else self.tune,
-            random_state=self.seed,
-        )
+        trend = 0 if share and self.trend == "auto" else self.trend
+        kernel_z = "gaussian" if isinstance(self.kernel, dict) else self.kernel
+        tune = "auto" if self.tune is None else self.tune
+        how = {"split": self.split, "random_state": self.seed}
+        return KernelIV(self.kernel, kernel_z, trend=trend, tune_lengthscale=tune, **how)
 
     def columns(self) -> Roles:
         """The columns of the options."""
