@@ -16,7 +16,6 @@ from .command import Names, Shared, columns, option
 from .dates import read_dates
 from .errors import UserError
 from .report import Figure, Grid
-from .tables import Table
 
 FEW = 50  # rows below which it is said that there are few
 DRAWN = 3  # sequences drawn
@@ -59,7 +58,7 @@ class Rows:
 
     @classmethod
     def of(
-        cls, frame: pd.DataFrame, table: Table, sequence: str | None, time: str | None = None
+        cls, frame: pd.DataFrame, table: tables.Table, sequence: str | None, time: str | None = None
     ) -> Self:
         """`frame` in sequences: a new one where `sequence` changes, or a row was left out."""
         begins = np.diff(frame.index.to_numpy(), prepend=-1) != 1
@@ -179,7 +178,7 @@ class Settings(Ordered):
         """What is learned from, made of the columns."""
         return frame
 
-    def read(self, table: Table) -> Rows:
+    def read(self, table: tables.Table) -> Rows:
         """The rows of a file; an empty field is a missing value."""
         table.asked_for({"--columns": self.columns, **self.apart})
         frame = table.numbers_with_gaps({"--columns": self.columns})
@@ -192,7 +191,7 @@ class Settings(Ordered):
         return rows
 
 
-def _changes(label: pd.Series, table: Table, sequence: str) -> np.ndarray:
+def _changes(label: pd.Series, table: tables.Table, sequence: str) -> np.ndarray:
     """Whether another sequence begins at each row; its rows must be together."""
     if label.isna().any():
         row = label.index[label.isna()][0]
@@ -210,7 +209,7 @@ def _changes(label: pd.Series, table: Table, sequence: str) -> np.ndarray:
     return begins
 
 
-def read_times(table: Table, name: str, rows: Rows) -> np.ndarray:
+def read_times(table: tables.Table, name: str, rows: Rows) -> np.ndarray:
     """Numbers or dates, which must not go back within a sequence."""
     column = read_dates(table.frame[name].loc[rows.frame.index])
     asked = f"column {name!r} of {table.path} (asked for by --time)"
@@ -231,7 +230,7 @@ def _back(times: pd.Series) -> list[Any]:
     return list(times.index[1:][times.to_numpy()[1:] < times.to_numpy()[:-1]])
 
 
-def _backwards(table: Table, rows: Rows) -> list[str]:
+def _backwards(table: tables.Table, rows: Rows) -> list[str]:
     """What to say where nobody named the time, and a column of dates, or one called so, goes back.
 
     Of rows that are in another order no forecast means anything; the newest first are refused.
@@ -329,9 +328,8 @@ def forecast_grid(
     """What comes after the file: the step, columns of `more` by title, and means with intervals."""
     part = table.head(words.SHOWN)
     front = list(table.columns[: list(table.columns).index("step") + 1])
-    columns: list[tuple[str, Any]] = [
-        (name, list(part[name].astype(str).fillna(""))) for name in front
-    ]
+    texts = part[front].astype(str).fillna("")
+    columns: list[tuple[str, Any]] = [(name, list(texts[name])) for name in front]
     columns += [(title, [*map(form, part[name])]) for title, (name, form) in more.items()]
     columns += with_intervals(part, names, level)
     return Grid.of(columns, f"After the end of the file{words.first_of(table)}")

@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from numbers import Integral, Real
 from pathlib import Path
@@ -35,7 +34,7 @@ class NumericalWarning(UserWarning):
 _HUSHED: ContextVar[bool] = ContextVar("whether numerical trouble is told elsewhere", default=False)
 
 
-def hushed(on: bool = True) -> AbstractContextManager[None]:
+def hushed(on: bool = True) -> contextlib.AbstractContextManager[None]:
     """No `NumericalWarning` by `warn_numerical`, in this thread and in those that work for it.
 
     Within, `hushed(False)` lets them through where they are gathered.
@@ -222,11 +221,8 @@ def _holds_text(X: np.ndarray) -> bool:
 
 def _check_shape(X, name: str, min_rows: int) -> None:
     if X.ndim != 2:
-        hint = (
-            f"Reshape your data: {name}.reshape(-1, 1) for one column"
-            if X.ndim == 1
-            else "flatten each point into one row"
-        )
+        one_column = f"Reshape your data: {name}.reshape(-1, 1) for one column"
+        hint = one_column if X.ndim == 1 else "flatten each point into one row"
         raise ValueError(
             f"{name} has {X.ndim} dimension(s), shape {tuple(X.shape)}. "
             f"Expected 2D array (n, d), got {X.ndim}D array instead. {hint}"

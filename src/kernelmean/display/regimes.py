@@ -11,8 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..chains.emission import can_smooth
 from ..chains.estimator import ChainEstimator
 from ..chains.order import Order
-from ..core import arrays
-from ..core.arrays import to_numpy
+from ..core.arrays import like, to_numpy
 from ..core.checks import as_points, check_column, check_count
 from ..core.sequences import check_sequences
 from ..hmm.kernel_hmm import KernelHMM
@@ -433,7 +432,7 @@ def state_names(estimator: KernelHMM, labels: Sequence[str] | None = None) -> li
 def densities_along(estimator: ChainEstimator, j: int, grid: np.ndarray) -> np.ndarray:
     """f_k along the grid, of the whole observation or of one of its columns: (K, m)."""
     laws, width, plain = estimator.emissions_, estimator.bandwidth_, estimator.variates_ is None
-    Y = arrays.like(grid[:, None], laws.points)
+    Y = like(grid[:, None], laws.points)
     if laws.points.shape[1] == 1 and (plain or not can_smooth(estimator.kernel_, laws.points)):
         return np.exp(estimator.chain_.log_densities(Y)).T
     one = width[j] if isinstance(width, tuple) else width

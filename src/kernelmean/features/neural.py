@@ -297,9 +297,8 @@ class Neural(FeatureMap):
     def _descend(self, network, pairs, train, held_out, rng, best) -> None:
         """Epochs of minibatch descent until the held-out loss has stopped falling."""
         how = as_training(self.training)
-        optimiser = torch.optim.AdamW(
-            network.parameters(), lr=how.learning_rate, weight_decay=how.weight_decay
-        )
+        steps = {"lr": how.learning_rate, "weight_decay": how.weight_decay}
+        optimiser = torch.optim.AdamW(network.parameters(), **steps)
         for _ in track(range(how.max_epochs), None, "Neural features", self.verbose):
             network.train()
             batches = max(1, round(len(train) / how.batch_size))

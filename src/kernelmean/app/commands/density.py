@@ -122,11 +122,7 @@ class Densities:
     """
 
     def __init__(
-        self,
-        data: pd.DataFrame,
-        settings: Settings,
-        at: pd.DataFrame | None = None,
-        every: Any = None,
+        self, data: pd.DataFrame, settings: Settings, at: pd.DataFrame | None = None, every=None
     ):
         """Learn from the rows of `data`, or all; ask at those of `at`, or representative ones."""
         check_sample(data)

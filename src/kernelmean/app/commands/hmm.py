@@ -382,11 +382,8 @@ def run(settings: Settings, data: Data) -> Report:
     Writes states.csv, forecast.csv, model.km and report.html into the folder --out.
     """
     s = settings
-    every = None
-    if s.chunksize is not None and s.inputs is None:
-        rows, every = s.in_blocks(data)
-    else:
-        rows = s.in_order(data)
+    in_blocks = s.chunksize is not None and s.inputs is None
+    rows, every = s.in_blocks(data) if in_blocks else (s.in_order(data), None)
     with s.stage("Learning the states and how they follow each other", bars=True):
         a = Regimes(s, rows, every)
     with s.stage("Asking about every row"):

@@ -84,14 +84,11 @@ class Settings(Shared):
     def model(self) -> KernelIV:
         """The estimator, not fitted; without an intercept only where none is asked for."""
         share = kind_of(self.split) == "share"
-        return KernelIV(
-            self.kernel,
-            "gaussian" if isinstance(self.kernel, dict) else self.kernel,
-            split=self.split,
-            trend=0 if share and self.trend == "auto" else self.trend,
-            tune_lengthscale="auto" if self.tune is None else self.tune,
-            random_state=self.seed,
-        )
+        trend = 0 if share and self.trend == "auto" else self.trend
+        kernel_z = "gaussian" if isinstance(self.kernel, dict) else self.kernel
+        tune = "auto" if self.tune is None else self.tune
+        how = {"split": self.split, "random_state": self.seed}
+        return KernelIV(self.kernel, kernel_z, trend=trend, tune_lengthscale=tune, **how)
 
     def columns(self) -> Roles:
         """The columns of the options."""
@@ -253,9 +250,8 @@ class Analysis:
     def _evaluate(self, points: np.ndarray, simultaneous: bool) -> pd.DataFrame:
         model = self.model
         rows = model.basis_x_.transform(points)
-        limits = inference.confidence_limits(
-            rows, model.coef_, model.band_covariance_, self.level, simultaneous
-        )
+        about = model.coef_, model.band_covariance_, self.level, simultaneous
+        limits = inference.confidence_limits(rows, *about)
         h = {PREDICTION: rows @ model.coef_, LOW: limits.lower, HIGH: limits.upper}
         if self.plain is not None:
             h[PLAIN] = rows @ self.plain
@@ -285,22 +281,19 @@ class Analysis:
     ) -> Interval:
         """What a column does from end to end, along another; the limits hold at once."""
         rows = pd.DataFrame([self.medians] * len(values)).assign(**{along: values})
-        low, high = (
-            self.model.basis_x_.transform(rows.assign(**{column: end}).to_numpy()) for end in ends
-        )
         m = self.model
+        low, high = (m.basis_x_.transform(rows.assign(**{column: e}).to_numpy()) for e in ends)
         return inference.confidence_limits(high - low, m.coef_, m.covariance_, self.level, True)
 
     def display(self, column: str) -> StructuralCurveDisplay:
         """The curve between the 2.5% and 97.5% quantiles of the column, in the units of y."""
-        curve = self.partial(column, self.grid(column))
+        grid = self.grid(column)
+        curve = self.partial(column, grid)
         h, band = curve[PREDICTION].to_numpy(), curve[[LOW, HIGH]].to_numpy()
         plain = None if self.plain is None else curve[PLAIN].to_numpy()
         names = [column, self.columns.y]
         seen = self.frame[names].to_numpy().T
-        return StructuralCurveDisplay(
-            curve.index.to_numpy(), h, plain, band, *seen, *names, self.level
-        )
+        return StructuralCurveDisplay(grid, h, plain, band, *seen, *names, self.level)
 
     def grid(self, column: str) -> np.ndarray:
         """Where a column is drawn."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -81,10 +81,8 @@ class Settings(series.Settings):
 
     def model(self) -> KernelStateSpace:
         """The estimator, not fitted."""
-        inference = self.inference.value
-        return KernelStateSpace(
-            self.latent_dim, inference=inference, backbone=self.backbone, **self.how
-        )
+        how = {"inference": self.inference.value, "backbone": self.backbone, **self.how}
+        return KernelStateSpace(self.latent_dim, **how)
 
 
 @dataclass(frozen=True)
@@ -356,11 +354,8 @@ def laws(model: KernelStateSpace, columns: Any) -> Figure:
     """How the first latent coordinates move, and what they show of themselves."""
     shown = range(min(model.nodes_.shape[1], LATENT))
     displays: list[Any] = [TransitionDisplay.from_estimator(model, latent=k) for k in shown]
-    displays += [
-        ObservationDisplay.from_estimator(model, column=name, latent=k)
-        for name in columns
-        for k in shown
-    ]
+    seen = partial(ObservationDisplay.from_estimator, model)
+    displays += [seen(column=name, latent=k) for name in columns for k in shown]
 
     def plot(panels) -> None:
         for law, axes in zip(displays, panels, strict=False):
