@@ -49,7 +49,7 @@ def normal(d: int = 1, m: int | None = None) -> Latent:
 
 
 def space(d: int = 1, m: int = 21, lengthscale: float = 0.7) -> Space:
-    return Space.of(normal(d, m), Gaussian(lengthscale))
+    return Space(normal(d, m), Gaussian(lengthscale))
 
 
 def drifting(law: Latent) -> Chain:
@@ -65,7 +65,7 @@ def learner(
 ) -> Learner:
     em = km.EM(n_init, max_iter, 1e-4, directions=0, guard=(20.0, 100.0), penalty=(1, 1))
     plan = Plan(em, True, bandwidth, None, False, [], None, None, draft_of)
-    return Learner(plan, draft, Space.of(latent, Gaussian(0.7)), chain)
+    return Learner(plan, draft, Space(latent, Gaussian(0.7)), chain)
 
 
 def climb(smoothing: Smoothing, rows: Rows, gamma, chain: Chain, steps: int, moves) -> Climb:
@@ -264,7 +264,7 @@ class TestEM:
         r, latent, h, c = np.random.default_rng(seed), normal(1, 3), 0.7, (2.0, 1.5)
         z, Y = latent.standard, r.normal(size=(7, 1)).cumsum(axis=0)
         gamma, Q = r.dirichlet(np.ones(3), size=7), r.dirichlet(np.ones(3), size=3)
-        smoothing = Smoothing.of(Y, Gaussian(h), LinearGuard(z, c[0]))
+        smoothing = Smoothing(Y, Gaussian(h), LinearGuard(z, c[0]))
         rows, moves = rows_of(Y), SmoothMoves(latent, c[1])
         chain = Chain(stationary(Q), Q)
         g, p = gamma.copy(), hmm_oracles.stationary(Q)
@@ -280,7 +280,7 @@ class TestEM:
 
     def test_climbing_is_these_steps(self):
         latent, Y = normal(1, 5), data(60)
-        smoothing = Smoothing.of(Y, Gaussian(0.5), LinearGuard(latent.standard, 4.0))
+        smoothing = Smoothing(Y, Gaussian(0.5), LinearGuard(latent.standard, 4.0))
         rows, moves = rows_of(Y), SmoothMoves(latent, 10.0)
         gamma = np.random.default_rng(5).dirichlet(np.ones(5), size=60)
         chain = drifting(latent)
@@ -302,7 +302,7 @@ class TestEM:
             rows = rows_of(Y)
             points = np.where(rows.seen[:, None], rows.points, filling)
             rows = Rows.of(points, rows.seen, rows.sequences)
-            smoothing = Smoothing.of(rows.there, Gaussian(0.5), LinearGuard(latent.standard, 4.0))
+            smoothing = Smoothing(rows.there, Gaussian(0.5), LinearGuard(latent.standard, 4.0))
             start = np.full((80, 7), 1 / 7)
             moves = SmoothMoves(latent, 10.0)
             found.append(climb(smoothing, rows, start, drifting(latent), 4, moves))

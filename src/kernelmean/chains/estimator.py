@@ -111,14 +111,9 @@ class ChainEstimator(Saveable, BaseEstimator):
     def chain_(self) -> FittedChain:
         """The fitted chain and its laws as a value, which filters as `inference` says."""
         check_is_fitted(self)
-        return FittedChain(
-            self.driven_ or Chain(self.startprob_, self.transmat_),
-            self.emissions_,
-            self.laws_,
-            self.bandwidth_,
-            self.variates_,
-            self.rule_ if self.by_rule else None,
-        )
+        chain = self.driven_ or Chain(self.startprob_, self.transmat_)
+        laws = self.emissions_, self.laws_, self.bandwidth_, self.variates_
+        return FittedChain(chain, *laws, self.rule_ if self.by_rule else None)
 
     @property
     @abstractmethod
@@ -262,10 +257,8 @@ class ChainEstimator(Saveable, BaseEstimator):
         d, n = self.n_features_in_, self.emissions_.points.shape[0]
         names = ", ".join(self.columns.named(d))
         data = [Line("columns", names, names), Line("points of the laws", n, f"{n:,}")]
-        return Summary(
-            f"{self.noun} of {names}",
-            [Block("Data", data), *self.blocks(), Block("Learning", self._learning())],
-        )
+        blocks = [Block("Data", data), *self.blocks(), Block("Learning", self._learning())]
+        return Summary(f"{self.noun} of {names}", blocks)
 
     @abstractmethod
     def blocks(self) -> list[Block]:

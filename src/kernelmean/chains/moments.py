@@ -59,19 +59,16 @@ class Coordinates:
         The guard of the laws stands in for what the landmarks do not reach.
         """
         n, features = points.shape[0], Nystroem(max_rank=rank)
-        some = (
-            points if n <= LANDMARK_ROWS else arrays.take(points, evenly(n, LANDMARK_ROWS), axis=0)
-        )
+        whole = n <= LANDMARK_ROWS
+        some = points if whole else arrays.take(points, evenly(n, LANDMARK_ROWS), axis=0)
         with hushed():
             Phi = features.fit_transform(some, kernel)
-        return cls(features, points, Phi) if some is points else cls.of(features, points)
+        return cls(features, points, Phi) if whole else cls.of(features, points)
 
     def reordered(self, points, order: np.ndarray) -> Coordinates:
         """Of the same rows in another order, `points`."""
-        kept = self.kept
-        return Coordinates(
-            self.features, points, None if kept is None else arrays.take(kept, order, axis=0)
-        )
+        kept = None if self.kept is None else arrays.take(self.kept, order, axis=0)
+        return Coordinates(self.features, points, kept)
 
     def __getitem__(self, rows: slice) -> Array:
         if self.kept is not None:
@@ -174,9 +171,8 @@ def _links(seen: np.ndarray, first: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 # ------------------------------------------------------------ moments
 
 
-@dataclass(frozen=True)
 class Moments:
-    """Means over rows, pairs and triples of rows that follow each other.
+    """Means over rows, pairs and triples of rows that follow each other; some are not `seen`.
 
     Attributes
     ----------
@@ -191,26 +187,14 @@ class Moments:
         Whether each row is observed, and whether a sequence begins with it.
     """
 
-    mean: np.ndarray
-    second: np.ndarray
-    pairs: np.ndarray
-    skips: np.ndarray
-    earlier: np.ndarray
-    later: np.ndarray
-    n_pairs: int
-    n_triples: int
-    steps: tuple[np.ndarray, np.ndarray]
-
-    @classmethod
-    def of(cls, coordinates: Coordinates, seen: np.ndarray, sequences) -> Moments:
-        """Sums over rows; those that are not `seen` are left out."""
+    def __init__(self, coordinates: Coordinates, seen: np.ndarray, sequences):
         first = np.zeros(len(seen), dtype=bool)
         first[[s.start for s in sequences]] = True
-        *sums, n, n_pairs, n_triples = coordinates.run(_terms, seen, first).sums
-        counts = (n, n, n_pairs, n_triples, n_pairs, n_pairs)
-        means: list = [total / count for total, count in zip(sums, counts, strict=True)]
-        means += [int(n_pairs), int(n_triples), (seen, first)]
-        return cls(*means)
+        *sums, n, pairs, triples = coordinates.run(_terms, seen, first).sums
+        counts = (n, n, pairs, triples, pairs, pairs)
+        means = (total / count for total, count in zip(sums, counts, strict=True))
+        self.mean, self.second, self.pairs, self.skips, self.earlier, self.later = means
+        self.n_pairs, self.n_triples, self.steps = int(pairs), int(triples), (seen, first)
 
     def third(self, coordinates: Coordinates, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """T_abc = E (φ(Y_1)ᵀu¹_a)(φ(Y_2)ᵀu_b)(φ(Y_3)ᵀu_c), u¹ and u the columns given."""

@@ -246,7 +246,7 @@ class KernelHMM(ChainEstimator):
         few = super().begun(every.take(numbers)[0], [s.stop - s.start for s in some.sequences])
         own, rows = few.coordinates, few.rows
         coordinates = FarCoordinates(own.features, own.points, own.kept, every)
-        moments = Moments.of(coordinates, rows.seen, rows.sequences)
+        moments = Moments(coordinates, rows.seen, rows.sequences)
         return replace(few, coordinates=coordinates, moments=moments, own=False)
 
     def draft(self, X, lengths=None) -> Draft:

@@ -219,18 +219,11 @@ class KernelStateSpace(SpaceAnswers):
 
     def learned(self, draft: Draft, rng: np.random.Generator, inputs=None) -> Fit:
         """The fit, a value."""
-        way = as_filter(self.inference)
-        return Plan(
-            as_em(self.em).filled(**DEFAULTS),
-            self.refine,
-            self.bandwidth,
-            getattr(way, "reg", None),
-            self.verbose,
-            self.laws,
-            way,
-            self.backbone,
-            partial(self.drafted, names=self.columns.columns),
-        ).fit(draft, rng, inputs)
+        way, em = as_filter(self.inference), as_em(self.em).filled(**DEFAULTS)
+        learning = em, self.refine, self.bandwidth, getattr(way, "reg", None), self.verbose
+        drafted = partial(self.drafted, names=self.columns.columns)
+        plan = Plan(*learning, self.laws, way, self.backbone, drafted)
+        return plan.fit(draft, rng, inputs)
 
     @property
     def laws(self) -> list[Any]:
@@ -341,17 +334,13 @@ class KernelStateSpace(SpaceAnswers):
         """The model, not fitted, with multiples of the settings that the fit has chosen."""
         latent = as_latent(self.latent)
         kernel_x = fitted_kernel(latent.kernel, self.nodes_).scaled(scale)
-        line = self.backbone_
-        guards = tuple(guard * np.array(self.guard_))
-        widths = self.bandwidth_
-        if widths is not None:
-            widths = one_or_each(width * np.atleast_1d(widths))
+        guards, widths = tuple(guard * np.array(self.guard_)), self.bandwidth_
         return clone(self).set_params(
             kernel=self.kernel_.scaled(scale),
             n_latent=self.nodes_.shape[1],
             latent=replace(latent, kernel=kernel_x),
-            backbone=None if line is None else line.options,
-            bandwidth=widths,
+            backbone=self.backbone_ and self.backbone_.options,
+            bandwidth=widths and one_or_each(width * np.atleast_1d(widths)),
             em=replace(as_em(self.em), guard=guards, penalty=penalty),
         )
 

@@ -4,7 +4,7 @@ A model needs only draws and emission densities (`StateSpace`), so it may be a s
 recovered from embeddings (`RecoveredModel`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -129,8 +129,7 @@ def bootstrap(
     """
     check_count(n_particles, "n_particles")
     steps = list(_steps(sequences))
-    x = np.empty((0, n_particles, 0))
-    weights = np.empty((0, n_particles))
+    x, weights = np.empty((0, n_particles, 0)), np.empty((0, n_particles))
     found: list[tuple] = []
     for rows in steps:
         if found:
@@ -143,7 +142,8 @@ def bootstrap(
         weights, loglik, lost = _updated(model, Y[rows], seen[rows], x, prior)
         law = (mean, loglik, _effective(weights), *_moments(weights, x), lost)
         found.append((*law, x, prior, weights) if keep else law)
-    return ParticleResult(*(_in_place(steps, parts) for parts in zip(*found, strict=True)))
+    back = np.argsort(np.concatenate(steps))
+    return ParticleResult(*(np.concatenate(parts)[back] for parts in zip(*found, strict=True)))
 
 
 def _steps(sequences: list[slice]) -> Iterator[np.ndarray]:
@@ -152,11 +152,6 @@ def _steps(sequences: list[slice]) -> Iterator[np.ndarray]:
     order = np.argsort(-lengths, kind="stable")
     for t in range(lengths.max()):
         yield starts[order][lengths[order] > t] + t
-
-
-def _in_place(steps: list[np.ndarray], parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Answers for the rows of each step, in the order of rows."""
-    return np.concatenate(parts)[np.argsort(np.concatenate(steps))]
 
 
 def _each(function: Callable, x: np.ndarray) -> np.ndarray:
