@@ -12,8 +12,7 @@ import numpy as np
 from scipy.special import gammaln
 from scipy.stats import chi2
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from ..core.moments import correlations, normal_bandwidth
 from ..core.saving import Saveable
 from ..core.threads import side_by_side

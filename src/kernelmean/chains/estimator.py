@@ -7,8 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..core import arrays, checks
-from ..core.checks import Array
+from ..core import Array, arrays, checks
 from ..core.labels import Labels
 from ..core.parameters import check_parameters, with_old_keywords
 from ..core.saving import Saveable

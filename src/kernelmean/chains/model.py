@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import logsumexp
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from ..embedding.embedding import MeanEmbedding
 from . import markov
 from .emission import EmissionsByState, Guard, Laws, SignedEmissions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
@@ -36,6 +37,7 @@ def whitened(moments: Moments, r: int, floor: float) -> tuple[np.ndarray, np.nda
 
 SMALLER = 8  # times than blocks elsewhere: each is a task of a core
 LANDMARK_ROWS = 20_000  # that landmarks are chosen among
+ENDS = slice(2), slice(-2, None)  # of rows that others may follow, or precede
 KEPT = 2**27  # floats of coordinates that are kept (1 GiB); beyond, they are made block by block
 
 
@@ -85,7 +87,7 @@ class Coordinates:
         """Sums `of` the coordinates."""
 
         def part(rows: slice, Phi: Array) -> Run:
-            return Run.over(of, Phi, seen[rows], first[rows])
+            return Run(of, Phi, seen[rows], first[rows])
 
         return reduce(merged, self.by_blocks(part))
 
@@ -124,9 +126,8 @@ def _run_of(block: tuple, features: FeatureMap, of: Callable) -> Run:
     return Coordinates(features, points, None).run(of, seen, first)
 
 
-@dataclass(frozen=True)
 class Run:
-    """Rows that follow each other: sums over them, and the two at either end.
+    """Rows of aligned arrays that follow each other: sums over them, and the two at either end.
 
     Attributes
     ----------
@@ -136,26 +137,19 @@ class Run:
     head, tail : tuple of arrays
     """
 
-    of: Callable
-    sums: tuple
-    head: tuple
-    tail: tuple
-
-    @classmethod
-    def over(cls, of: Callable, *rows) -> Run:
-        """Of rows of aligned arrays."""
-        ends = (tuple(a[side, ...] for a in rows) for side in (slice(2), slice(-2, None)))
-        return cls(of, of(*rows), *ends)
+    def __init__(self, of: Callable, *rows):
+        self.of, self.sums = of, of(*rows)
+        self.head, self.tail = (tuple(a[side, ...] for a in rows) for side in ENDS)
 
     def merge(self, other: Run) -> Run:
         """Both: with the pairs and triples that go on from the one to the other."""
-        middle = Run.over(self.of, *_joined(self.tail, other.head))
+        whole, middle = copy(self), self.of(*_joined(self.tail, other.head))
         apart = self.of(*self.tail), self.of(*other.head)
-        terms = zip(self.sums, other.sums, middle.sums, *apart, strict=True)
-        sums = tuple(a + b + (both - one - two) for a, b, both, one, two in terms)
-        head = tuple(a[:2, ...] for a in _joined(self.head, other.head))
-        tail = tuple(a[-2:, ...] for a in _joined(self.tail, other.tail))
-        return Run(self.of, sums, head, tail)
+        terms = zip(self.sums, other.sums, middle, *apart, strict=True)
+        whole.sums = tuple(a + b + (both - one - two) for a, b, both, one, two in terms)
+        whole.head = tuple(a[:2, ...] for a in _joined(self.head, other.head))
+        whole.tail = tuple(a[-2:, ...] for a in _joined(self.tail, other.tail))
+        return whole
 
 
 def _joined(earlier: tuple, later: tuple) -> list:

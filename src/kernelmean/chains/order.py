@@ -1,10 +1,8 @@
 """The number of states by canonical correlations, and the papers' rules."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -47,7 +45,7 @@ class Order(int):
     scores: dict[int, float] = {}  # noqa: RUF012
     errors: dict[int, float] = {}  # noqa: RUF012
 
-    def __new__(cls, value: int, method: str, singular_values, **more: Any) -> Order:
+    def __new__(cls, value: int, method: str, singular_values, **more: Any) -> Self:
         order = super().__new__(cls, value)
         vars(order).update(more, method=method, singular_values=singular_values)
         return order

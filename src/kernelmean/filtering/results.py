@@ -1,7 +1,6 @@
 """What a filter returns: beliefs at each time, whole tracks of them, and forecasts."""
 
-from __future__ import annotations
-
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
@@ -9,8 +8,7 @@ from typing import Self
 import numpy as np
 
 from ..chains.results import as_observation
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.moments import block_rows
@@ -143,12 +141,12 @@ class Belief(Law):
     def __init__(self, machine: Recursion, step: Step):
         self.machine, self.step = machine, step
 
-    def predict(self) -> Belief:
+    def predict(self) -> Self:
         """One step on in time."""
         self.step = self.machine.predicted(self.step)
         return self
 
-    def update(self, x, supervision=None) -> Belief:
+    def update(self, x, supervision=None) -> Self:
         """What the observation `x`, shape (d_x,), says about the state; NaN says nothing.
 
         Parameters
@@ -166,9 +164,9 @@ class Belief(Law):
         inputs.warn_of_collapse([self.step])
         return self
 
-    def copy(self) -> Belief:
+    def copy(self) -> Self:
         """A belief that later steps of this one leave alone."""
-        return Belief(self.machine, self.step)
+        return copy(self)
 
     def mean(self) -> Array:
         """Expected state, (d_z,)."""

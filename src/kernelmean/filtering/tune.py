@@ -8,7 +8,6 @@ from sklearn.base import clone
 
 from ..core import checks
 from ..core.progress import Verbose, in_processes
-from ..core.sequences import check_sequences
 from ..core.threads import one_thread
 from ..densities.standard import clearly
 from ..features.choose import learns_from_pairs
@@ -16,6 +15,7 @@ from ..features.landmarks import Nystroem
 from ..kernels import Kernel
 from .fit import Dynamics, Plan, best_smoother, observed_kernel, state_kernel
 from .held_out import Split, splits, warn_if_as_near
+from .inputs import record
 from .machine import Machine
 
 SCALES = (0.5, 1.0, 2.0)  # factors of the lengthscales in the first round,
@@ -34,10 +34,7 @@ def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verb
 
     See `KernelBayesFilter.tune`.
     """
-    points_x = checks.as_points(X, "X", min_rows=2, one_d=False)
-    points_z = checks.as_points(Z, "Z")
-    checks.check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
-    sequences = check_sequences(lengths, points_x.shape[0])
+    points_x, points_z, sequences = record(X, Z, lengths)
     parts = splits(points_x, points_z, sequences, validation)
     kernel_x = observed_kernel(model.kernel_x, points_x, points_z, checks.column_names(X))
     kernel_z = state_kernel(model.kernel_z, points_z, checks.column_names(Z))

@@ -1,11 +1,9 @@
 """State-space models learned from observations alone: no family for the states or the noise."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -197,7 +195,7 @@ class KernelStateSpace(SpaceAnswers):
 
     # ------------------------------------------------------------ learning
 
-    def fit(self, X, lengths=None, inputs=None) -> KernelStateSpace:
+    def fit(self, X, lengths=None, inputs=None) -> Self:
         """Learn the chain on the nodes, and the law of the observations given each of them.
 
         Parameters
@@ -269,7 +267,7 @@ class KernelStateSpace(SpaceAnswers):
         score="likelihood",
         n_jobs=None,
         verbose=False,
-    ) -> KernelStateSpace:
+    ) -> Self:
         """The best of several fits, judged by a validation sequence: a new, fitted model.
 
         Parameters
@@ -330,7 +328,7 @@ class KernelStateSpace(SpaceAnswers):
         judge = partial(SCORES[score], X=X_val, lengths=lengths_val)
         return best_fit(plain.near, grid, score, X, lengths, judge, n_jobs, verbose)
 
-    def near(self, scale: float, width: float, guard: float, penalty) -> KernelStateSpace:
+    def near(self, scale: float, width: float, guard: float, penalty) -> Self:
         """The model, not fitted, with multiples of the settings that the fit has chosen."""
         latent = as_latent(self.latent)
         kernel_x = fitted_kernel(latent.kernel, self.nodes_).scaled(scale)
