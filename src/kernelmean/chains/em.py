@@ -89,9 +89,6 @@ def maximised(alpha, gamma, chain: Chain, sequences) -> Chain:
     return Chain.counted(transitions(alpha, gamma, chain, sequences) + PSEUDO)
 
 
-Maximise = Callable[[np.ndarray, np.ndarray, Any, list[slice]], Chain]
-
-
 def expectation(smoothing: AnySmoothing, rows: Rows, gamma, chain: Chain) -> tuple:
     """α of all rows, and log-likelihoods of those used."""
     logb = log_emissions(smoothing, rows, gamma)
@@ -175,7 +172,7 @@ class Refinement:
     tol: float
     verbose: Verbose
     guard_of: GuardRule = Guard.of
-    maximise: Maximise = maximised
+    maximise: Callable[..., Chain] = maximised
     effort: Effort = Effort()
     widths: tuple[float, ...] | None = None
     task: str = "starts of EM"

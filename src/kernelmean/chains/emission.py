@@ -199,13 +199,11 @@ class Guard(Saveable):
         """That of one state, columns dependent."""
         W = self.whitening[k]  # type: ignore[index]
         size, d, far = np.log(np.diag(W)).sum(), W.shape[0], self.off(points, k)
-        if self.degrees is None:
+        if (nu := self.degrees) is None:
             return size - 0.5 * (far + d * LOG_2PI)
-        both = self.degrees + d
-        height = (
-            gammaln(both / 2) - gammaln(self.degrees / 2) - d / 2 * np.log(self.degrees * np.pi)
-        )
-        return size + height - both / 2 * np.log1p(far / self.degrees)
+        both = nu + d
+        height = gammaln(both / 2) - gammaln(nu / 2) - d / 2 * np.log(nu * np.pi)
+        return size + height - both / 2 * np.log1p(far / nu)
 
     def off(self, points: np.ndarray, k: int) -> np.ndarray:
         """Squared distances from the mean of state k, in its own scale."""
@@ -492,9 +490,8 @@ class SmoothingByState:
     def emissions(self, gamma: np.ndarray) -> EmissionsByState:
         """The laws given the probabilities of the states, (n, K)."""
         widths = tuple(getattr(part.kernel, "lengthscale", None) for part in self.parts)
-        return EmissionsByState(
-            tuple(part.emissions(gamma[:, [k]]) for k, part in enumerate(self.parts)), widths
-        )
+        laws = tuple(part.emissions(gamma[:, [k]]) for k, part in enumerate(self.parts))
+        return EmissionsByState(laws, widths)
 
     def log_densities(self, gamma: np.ndarray) -> np.ndarray:
         """As `Smoothing.log_densities`."""

@@ -211,10 +211,8 @@ class ChainEstimator(Saveable, BaseEstimator):
 
     def draw(self, n_samples: int, random_state, inputs=None) -> tuple[Array, np.ndarray]:
         """A sequence of observations, and numbers of its states."""
-        chain = self.chain_
-        n = checks.check_count(n_samples, "n_samples")
         rng = checks.generator(self.random_state if random_state is None else random_state)
-        return chain.draw(n, rng, inputs)
+        return self.chain_.draw(n_samples, rng, inputs)
 
     def start(self, prior=None) -> RegimeBelief:
         """The belief before the first observation, to be carried on one step at a time.

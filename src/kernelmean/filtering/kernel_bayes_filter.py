@@ -267,11 +267,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             errors = [Line(name, error, f"{error:.3g}") for name, error in held.items()]
             told.append(Block("Squared error on rows held out, of the variance", errors))
         if not isinstance(self.machine_, Machine):
-            nodes = len(self.machine_.points)
-            how = [Line("laws", "densities", "two conditional densities")]
-            return Summary(
-                title, [*told, Block("Filter", [*how, Line("nodes", nodes, f"{nodes:,}")])]
-            )
+            nodes, laws = len(self.machine_.points), "two conditional densities"
+            how = [Line("laws", "densities", laws), Line("nodes", nodes, f"{nodes:,}")]
+            return Summary(title, [*told, Block("Filter", how)])
         chosen = {name: " (chosen)" if getattr(self, name) is None else " (given)" for name in REGS}
         regs = [Line.of(name, getattr(self, f"{name}_"), how) for name, how in chosen.items()]
         told += [

@@ -57,10 +57,6 @@ class _Steps(Law):
         step = block_rows(COPIES * self.machine.points.shape[0])
         return [replace(self, steps=self.steps[i : i + step]) for i in range(0, len(self), step)]
 
-    @property
-    def _states(self) -> int:
-        return self.machine.points.shape[1]
-
     def __len__(self) -> int:
         return len(self.steps)
 
@@ -87,7 +83,7 @@ class FilterResult(_Steps):
 
     def __repr__(self) -> str:
         flags = f"{int(self.collapsed.sum())} collapsed, {int(self.missing.sum())} missing"
-        return f"FilterResult({len(self)} steps, {self._states} state(s), {flags})"
+        return f"FilterResult({len(self)} steps, {self.machine.points.shape[1]} state(s), {flags})"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -126,7 +122,7 @@ class Forecast(_Steps):
         return Observations(self.machine.observations(self.steps), self.labels_x)
 
     def __repr__(self) -> str:
-        return f"Forecast({len(self)} steps, {self._states} state(s))"
+        return f"Forecast({len(self)} steps, {self.machine.points.shape[1]} state(s))"
 
 
 class Belief(Law):

@@ -90,9 +90,8 @@ class Plan(drafts.Plan):
         """What densities may be of: of some columns their variates, or these themselves (None)."""
         space, points = drafts.space_of(draft, self.em.directions, some=True), draft.rows.there
         known = self.em.directions != "auto" or self.bandwidth is not None or not self.refine
-        if known or space is None or space.features is None:
-            return [space]
-        if points.shape[1] > WIDE or points.shape[0] < FEWEST:
+        unfit = points.shape[1] > WIDE or points.shape[0] < FEWEST
+        if known or unfit or space is None or space.features is None:
             return [space]
         smooth = can_smooth(draft.kernel, points) and not isinstance(draft.kernel, Delta)
         full = smooth and Variates.of_columns(arrays.to_numpy(points)) is None

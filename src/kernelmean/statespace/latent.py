@@ -83,13 +83,11 @@ class Latent(Saveable):
     @classmethod
     def simulated(cls, move: Callable, x: np.ndarray, m: int | None, rng) -> Latent:
         """Of the stationary law of a simulator (x, rng) -> x', from where it starts."""
-        for _ in range(BURN_IN):
-            x = check_draws(move(x.copy(), rng), x.shape, "transition")
         draws = [x]
-        for _ in range(DRAWS // len(x) - 1):
+        for _ in range(BURN_IN + DRAWS // len(x) - 1):
             draws.append(check_draws(move(draws[-1].copy(), rng), x.shape, "transition"))
         m = NODES[min(x.shape[1], 3) - 1] if m is None else m
-        return cls._drawn(np.concatenate(draws), m, "transition")
+        return cls._drawn(np.concatenate(draws[BURN_IN:]), m, "transition")
 
     @cached_property
     def standard(self) -> np.ndarray:

@@ -256,8 +256,9 @@ class Learner:
         if self.space.latent.nodes.shape[1] > 1 and len(windows) > 1:
             windows[-1] = None
         for window, sign in product(windows, signs):
-            found = Pairing.of(rows, self.moves, window, sign)
-            yield found if self.known is None else replace(found, chain=self.known)
+            found = Pairing(rows, self.moves, window, sign)
+            found.chain = self.known or found.chain
+            yield found
 
     def candidate(self, hopeless: float) -> Candidate | None:
         """By EM from each pairing, or by their moments; None where EM is `hopeless`."""

@@ -140,7 +140,9 @@ def bootstrap(
             prior = np.full(x.shape[:2], 1 / n_particles)
         mean = _average(prior, _each(model.mean_emission, x))
         weights, loglik, lost = _updated(model, Y[rows], seen[rows], x, prior)
-        law = (mean, loglik, _effective(weights), *_moments(weights, x), lost)
+        centre = _average(weights, x)
+        spread = _average(weights, (x - centre[:, None]) ** 2)
+        law = (mean, loglik, _effective(weights), centre, spread, lost)
         found.append((*law, x, prior, weights) if keep else law)
     back = np.argsort(np.concatenate(steps))
     return ParticleResult(*(np.concatenate(parts)[back] for parts in zip(*found, strict=True)))
@@ -162,11 +164,6 @@ def _each(function: Callable, x: np.ndarray) -> np.ndarray:
 def _average(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Σ_i w_i v_i of each sequence, (S, d)."""
     return (weights[:, None] @ values)[:, 0]
-
-
-def _moments(weights: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    mean = _average(weights, x)
-    return mean, _average(weights, (x - mean[:, None]) ** 2)
 
 
 def _effective(weights: np.ndarray) -> np.ndarray:
