@@ -4,16 +4,13 @@ Columns of x with long tails: far out, distances on a straight scale say that no
 each other, and lengthscales that suit them see no difference in the middle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from ..core.minimise import mean_and_error
 from ..core.summary import Block, Line
 from ..embedding.move import Bend, Wide
@@ -42,7 +39,7 @@ class Bent(Kernel):
         """In the middle of the data, where B is as steep as a line."""
         return self.kernel.lengthscale
 
-    def scaled(self, factor) -> Bent:
+    def scaled(self, factor) -> Self:
         return replace(self, kernel=self.kernel.scaled(factor))
 
     def lift(self, X) -> Array:

@@ -7,8 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays, checks
-from ..core.checks import Array
+from ..core import Array, arrays, checks
 from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
@@ -393,20 +392,17 @@ class ConditionalDensity(Saveable, BaseEstimator):
         """
         check_is_fitted(self)
         fit, points = self._fit, self.points_
-        kernel = with_bandwidth(
-            fit.kernel_y, fit.kernel_y.lengthscale if bandwidth is None else bandwidth,
-            arrays.to_numpy(points), "kernel_y",
-        )  # fmt: skip
+        bandwidth = fit.kernel_y.lengthscale if bandwidth is None else bandwidth
+        kernel = with_bandwidth(fit.kernel_y, bandwidth, arrays.to_numpy(points), "kernel_y")
         reg = fit.reg if reg is None else checks.check_positive(reg, "reg", zero=True)
         smoother = fit.smoother
         if lengthscale is not None:
             if fit.gathered is not None:
                 raise ValueError("lengthscale is for fits whose rows are here; here are their sums")
-            features = as_feature_map(self.features)
-            kernel_x: Any = fit.kernel_x
-            if not hasattr(kernel_x, "lengthscale"):
-                raise ValueError(f"lengthscale is given, but {kernel_x!r} has none")
-            Phi = features.fit_transform(self.points_x_, bending.resized(kernel_x, lengthscale))
+            if not hasattr(fit.kernel_x, "lengthscale"):
+                raise ValueError(f"lengthscale is given, but {fit.kernel_x!r} has none")
+            kernel_x = bending.resized(fit.kernel_x, lengthscale)
+            Phi = as_feature_map(self.features).fit_transform(self.points_x_, kernel_x)
             smoother = Smoother.of(Phi, self.intercept_)
         return fit.score_at(smoother, kernel, "loo_score")(reg)
 
@@ -463,8 +459,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
                 "an embedding: a Gaussian, Laplace or Matern kernel is needed"
             )
         reg = None if self.reg is None else float(self.reg)
-        chosen = reg is None
-        tune: Any = self.tune_lengthscale
+        chosen, tune = reg is None, self.tune_lengthscale
         if tune == "auto":
             tune = chosen and is_tuned(self.kernel_x) and not learns_from_pairs(self.features)
         intercept = chosen if self.intercept == "auto" else bool(self.intercept)

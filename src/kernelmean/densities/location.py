@@ -327,9 +327,9 @@ class LocationSearch:
             self._u = found.round(DIGITS - 1)  # its loss is flatter still
 
     @property
-    def reg(self) -> float | None:
-        """λ, where it is the one found; None is chosen by the rows that m is learned from."""
-        return None
+    def reg(self) -> float:
+        """λ, where the search ended."""
+        return float(10.0 ** self._u[-1])
 
     @property
     def loss(self) -> float:
@@ -344,8 +344,8 @@ class LocationSearch:
         return Design(X, kernel, features, size)
 
     def location(self, X, Y, features: FeatureMap, *given) -> Location:
-        """m as found, learned from rows in coordinates of this map."""
-        return Location.on(self.design(X, features), Y, self.reg, *given)
+        """m as found, learned from rows in coordinates of this map, with a λ that they choose."""
+        return Location.on(self.design(X, features), Y, None, *given)
 
     def _loss(self, u: np.ndarray) -> tuple[float, np.ndarray]:
         d, reg, size = self.d, 10.0 ** u[-1], 10.0 ** u[self.d]

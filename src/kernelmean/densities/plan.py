@@ -1,11 +1,9 @@
 """How a conditional density is fitted: parameters sought on some rows, then learned from all."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -90,7 +88,7 @@ class Plan:
         """Whether it is left to the rows where laws lie, and how wide they are there."""
         return self.location is None
 
-    def bent(self, X, Y) -> tuple[Plan, Array]:
+    def bent(self, X, Y) -> tuple[Self, Array]:
         """With a bent scale for Y, if rows left out are clearly more likely on it; and Y on it."""
         d, whole = X.shape[1], arrays.to_numpy(Y)
         kernel = self.kernel_x.scaled(np.full(d, d**0.5)) if self.tune else self.kernel_x

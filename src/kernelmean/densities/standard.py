@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from ..core.saving import Saveable
 from ..features.base import Bare
 from ..features.landmarks import Nystroem
@@ -27,17 +26,13 @@ WIDEST = 2.0  # deviations of y, that laws far from the data may reach
 
 
 class EvidenceSearch(LocationSearch):
-    """The same with its λ, and scales that part more easily."""
+    """With a Gaussian kernel, whose scales part more easily."""
 
     TIE = 1.0
 
     def __init__(self, X: np.ndarray, Y: np.ndarray, begin=1.0):
         scales = np.broadcast_to(begin, X.shape[1])
         super().__init__(fitted_kernel("gaussian", X, columnwise=True).scaled(scales), X, Y)
-
-    @property
-    def reg(self) -> float:
-        return float(10.0 ** self._u[-1])
 
 
 class Forms:

@@ -1,11 +1,9 @@
 """Kernel Bayes filter: tracking a hidden state with dynamics learned from examples."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,8 +11,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from ..chains.rows import observed
-from ..core import arrays, checks
-from ..core.checks import Array
+from ..core import Array, arrays, checks
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.parameters import check_parameters, choice, count, flag, optional, positive
@@ -145,7 +142,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     # ------------------------------------------------------------ learning
 
-    def fit(self, X, Z, lengths=None, verbose=False) -> KernelBayesFilter:
+    def fit(self, X, Z, lengths=None, verbose=False) -> Self:
         """Learn from one trajectory, or from several below each other.
 
         Parameters
@@ -161,20 +158,13 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         """
         check_parameters(self)
         flag(verbose, "verbose")
-        points_x = checks.as_points(X, "X", min_rows=2, one_d=False)
+        points_x, points_z, sequences = inputs.record(X, Z, lengths)
         checks.note_columns(self, X)
-        points_z = checks.as_points(Z, "Z")
-        checks.check_library(points_z, points_x, "Z")
-        checks.check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
-        sequences = check_sequences(lengths, points_x.shape[0])
-        check_forward(X, sequences)
-        check_forward(Z, sequences, "Z")
         if all(s.stop - s.start < 2 for s in sequences):
             raise ValueError(
                 "lengths has no sequence of two rows or more; a transition needs two in a row"
             )
         plan, names = Plan(**self.get_params(deep=False)), tuple(map(checks.column_names, (X, Z)))
-        points_x, points_z = checks.frozen(points_x), checks.frozen(points_z)
         machine, rule, self.held_out_ = learned(plan, points_x, points_z, sequences, names)
         if self.inference == "auto":
             warn_if_as_near(self.held_out_)
@@ -185,7 +175,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     def tune(
         self, X, Z, lengths=None, validation=5, objective="filter", n_jobs=None, verbose=False
-    ) -> KernelBayesFilter:
+    ) -> Self:
         """A new filter, fitted on all rows, with lengthscales and regularisers chosen by tracking.
 
         Scales of the lengthscales of `kernel_x` and `kernel_z` and the update's regulariser are
@@ -224,7 +214,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             raise ValueError("tune needs inference='kbr' or 'auto'; densities choose by themselves")
         return tune(self, X, Z, lengths, validation, objective, n_jobs, verbose)
 
-    def with_reg(self, reg: float, reg_smoother: float | None = None) -> KernelBayesFilter:
+    def with_reg(self, reg: float, reg_smoother: float | None = None) -> Self:
         """The same fit with other regularisers of the update and of the backward pass.
 
         Parameters
@@ -281,11 +271,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             errors = [Line(name, error, f"{error:.3g}") for name, error in held.items()]
             told.append(Block("Squared error on rows held out, of the variance", errors))
         if not isinstance(self.machine_, Machine):
-            nodes = len(self.machine_.points)
-            how = [Line("laws", "densities", "two conditional densities")]
-            return Summary(
-                title, [*told, Block("Filter", [*how, Line("nodes", nodes, f"{nodes:,}")])]
-            )
+            nodes, laws = len(self.machine_.points), "two conditional densities"
+            how = [Line("laws", "densities", laws), Line("nodes", nodes, f"{nodes:,}")]
+            return Summary(title, [*told, Block("Filter", how)])
         chosen = {name: " (chosen)" if getattr(self, name) is None else " (given)" for name in REGS}
         regs = [Line.of(name, getattr(self, f"{name}_"), how) for name, how in chosen.items()]
         told += [

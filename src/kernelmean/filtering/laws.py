@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from ..core.moments import evenly
 from ..densities import fit as densities
 from ..densities.conditional_density import ConditionalDensity

@@ -1,13 +1,11 @@
 """The fitted recursion of a filter, as a value: what a belief becomes at each step."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,7 +16,7 @@ from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
 from ..features.landmarks import Further, Landmarks
 from ..kernels import Kernel
-from .steps import COLLAPSE, FADED, Importance, Shares, Squared, Transition
+from .steps import COLLAPSE, FADED, Covariances, Importance, Shares, Squared, Transition
 
 
 @dataclass(frozen=True)
@@ -181,11 +179,11 @@ class Machine(Recursion):
         """Σ_i β_i of a belief m is `mass` @ m."""
         return arrays.namespace(self.points).sum(self.shares.Q, axis=0) @ self.shares.gain
 
-    def updating(self, reg: float) -> Machine:
+    def updating(self, reg: float) -> Self:
         """The same with another regulariser of the update."""
         return replace(self, rule=replace(self.rule, reg=reg))
 
-    def smoothing(self, reg: float) -> Machine:
+    def smoothing(self, reg: float) -> Self:
         """The same with another regulariser of the backward pass."""
         return replace(self, smoother=replace(self.smoother, reg=reg))
 
@@ -242,7 +240,7 @@ class Machine(Recursion):
         What the later belief says beyond the prediction is carried back; where it says nothing,
         the filtered step stays as it is.
         """
-        law, ahead = self.smoother.covariances(step.belief), self.predicted(step).scaled
+        law, ahead = Covariances(self.smoother, step.belief), self.predicted(step).scaled
         xp, r, mass = arrays.namespace(ahead), step.belief.shape[0], step.read[0]
 
         def revised(later: Step, reg: float) -> Step:
@@ -261,7 +259,7 @@ class Machine(Recursion):
 
     def _revised(self, step: Step, u) -> Array:
         """Weights of a filtered step, and what `u` adds to them."""
-        return step.weights + self.smoother.covariances(step.belief).weights(u)
+        return step.weights + Covariances(self.smoother, step.belief).weights(u)
 
     def believe(self, step: Step, u, read, further=None) -> Step:
         """The step with the weights that `u` stands for, unless they come to nothing."""

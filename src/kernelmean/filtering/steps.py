@@ -7,8 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..core import arrays, solves
-from ..core.checks import Array
+from ..core import Array, arrays, solves
 from ..core.moments import block_rows
 from ..core.saving import Saveable
 
@@ -132,19 +131,14 @@ class Importance(Saveable):
         """The diagonal of D for one belief, (n,)."""
         return kept_shares(self.shares(m), self.limit)
 
-    def covariances(self, m) -> Covariances:
-        """Mean and covariance of φ in a belief."""
-        d = self.kept(m)
-        total = float(arrays.namespace(d).sum(d))
-        return Covariances(self, d / total if total > 0 else d)
 
-
-@dataclass(frozen=True)
 class Covariances:
-    """The training rows in a belief: shares that sum to one, mean and covariance of φ."""
+    """The training rows in a belief m: shares that sum to one, mean and covariance of φ."""
 
-    rule: Importance
-    shares: Array
+    def __init__(self, rule: Importance, m):
+        d = rule.kept(m)
+        total = float(arrays.namespace(d).sum(d))
+        self.rule, self.shares = rule, d / total if total > 0 else d
 
     @cached_property
     def mean(self) -> Array:
