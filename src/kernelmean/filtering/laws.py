@@ -31,6 +31,7 @@ from ..densities.standard import (
 )
 from ..kernels import fitted_kernel
 from ..regression.bandwidth import spread_ties, with_bandwidth
+from ..regression.lengthscales import ROWS_PER_SCALE
 
 JUDGED = 500  # rows left out by which laws are compared
 BLOCK = 2**22  # log densities that are formed together
@@ -53,7 +54,7 @@ class StateLaw:
         left out are clearly nearer: of states that follow exactly evidence alone means nothing.
         """
         loss, where = sought(X, Y)
-        if turning := turning and X.shape[1] == 2:
+        if turning := turning and X.shape[1] == 2 and len(X) >= len(ROUND) * ROWS_PER_SCALE:
             beside, plain = directed(X), where
             other, turned = sought(beside, Y, ROUND)
             where = nearer(plain, turned, Y) if other < loss else plain
