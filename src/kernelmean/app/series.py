@@ -13,7 +13,7 @@ from ..core.sequences import check_sequences
 from ..display.base import fan, times_ahead
 from . import tables, words
 from .command import Names, Shared, columns, option
-from .dates import read_dates
+from .dates import form_of, read_dates, written
 from .errors import UserError
 from .report import Figure, Grid
 from .tables import Table
@@ -47,6 +47,8 @@ class Rows:
         What is known of every row beforehand.
     backwards : list of str
         What to say of a column that seems to be the time, and goes back.
+    form : str or None
+        How dates are written in the file, and so in tables.
     """
 
     frame: pd.DataFrame
@@ -56,6 +58,7 @@ class Rows:
     labels: tuple[str | None, str | None] = (None, None)
     inputs: pd.DataFrame | None = None
     backwards: list[str] = field(default_factory=list)
+    form: str | None = None
 
     @classmethod
     def of(
@@ -71,7 +74,9 @@ class Rows:
         rows = cls(frame, np.diff(np.flatnonzero(begins), append=len(begins)).tolist(), names)
         if time is None:
             return replace(rows, labels=(sequence, None), backwards=_backwards(table, rows))
-        return replace(rows, times=read_times(table, time, rows), labels=(sequence, time))
+        times = read_times(table, time, rows)
+        form = form_of(table.frame[time].loc[frame.index], times)
+        return replace(rows, times=times, form=form, labels=(sequence, time))
 
     @property
     def slices(self) -> list[slice]:
@@ -120,6 +125,7 @@ class Rows:
     def _named(self, frame: pd.DataFrame, times: Any, lengths: list[int]) -> pd.DataFrame:
         sequence, time = self.labels
         if times is not None:
+            times = times if self.form is None else written(times, self.form)
             frame.insert(0, tables.free_name(str(time), frame), times)
         if sequence is not None:
             frame.insert(0, sequence, np.repeat(self.names, lengths))
