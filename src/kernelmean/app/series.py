@@ -317,6 +317,11 @@ def average(values: np.ndarray) -> np.ndarray:
     return pd.DataFrame(values).mean().to_numpy()
 
 
+def counts(frame: pd.DataFrame) -> np.ndarray:
+    """Columns of whole numbers, none of them below 0."""
+    return (frame.isna() | (frame >= 0) & (frame % 1 == 0)).all().to_numpy()
+
+
 def with_intervals(
     table: pd.DataFrame, names: Sequence[str], level: float
 ) -> list[tuple[str, Sequence[str]]]:
@@ -353,6 +358,7 @@ def forecast_figures(
     file: str = "forecast",
     longest: int = BEFORE,
     label: str = "",
+    least: Any = -np.inf,
     below: Callable[..., Any] | None = None,
 ) -> list[Figure]:
     """What comes after the first sequences, with their last rows; `below` draws one panel more.
@@ -371,6 +377,8 @@ def forecast_figures(
         Rows of a sequence, at most.
     label : str
         Of the means.
+    least : array of shape (d,), optional
+        Below which nothing is drawn of what comes next.
     below : callable, optional
         Takes axes, times, and which rows are before and which answers after.
     """
@@ -379,7 +387,9 @@ def forecast_figures(
     more = f" The first {AFTER} rows of {s.forecast:,}." if s.forecast > AFTER else ""
     unknown = np.full((len(rows.frame), k), np.nan)
     past = [known.get(name, unknown)[:, :k] for name in ("series", *ENDS)]
-    ends = np.empty((5, 0, k)) if a.ahead is None else fan(a.ahead, s.level)[..., :k]
+    ends = np.empty((5, 0, k))
+    if a.ahead is not None:
+        ends = np.maximum(fan(a.ahead, s.level), least)[..., :k]
 
     def plot(panels: Any, i: int, part: slice) -> None:
         after = slice(i * s.forecast, i * s.forecast + steps)
