@@ -13,7 +13,7 @@ from ..core.sequences import check_sequences
 from ..display.base import fan, times_ahead
 from . import tables, words
 from .command import Names, Shared, columns, option
-from .dates import read_dates
+from .dates import form_of, read_dates, written
 from .errors import UserError
 from .report import Figure, Grid
 
@@ -46,6 +46,8 @@ class Rows:
         What is known of every row beforehand.
     backwards : list of str
         What to say of a column that seems to be the time, and goes back.
+    form : str or None
+        How dates are written in the file, and so in tables.
     """
 
     frame: pd.DataFrame
@@ -55,6 +57,7 @@ class Rows:
     labels: tuple[str | None, str | None] = (None, None)
     inputs: pd.DataFrame | None = None
     backwards: list[str] = field(default_factory=list)
+    form: str | None = None
 
     @classmethod
     def of(
@@ -70,7 +73,9 @@ class Rows:
         rows = cls(frame, np.diff(np.flatnonzero(begins), append=len(begins)).tolist(), names)
         if time is None:
             return replace(rows, labels=(sequence, None), backwards=_backwards(table, rows))
-        return replace(rows, times=read_times(table, time, rows), labels=(sequence, time))
+        times = read_times(table, time, rows)
+        form = form_of(table.frame[time].loc[frame.index], times)
+        return replace(rows, times=times, form=form, labels=(sequence, time))
 
     @property
     def slices(self) -> list[slice]:
@@ -119,6 +124,7 @@ class Rows:
     def _named(self, frame: pd.DataFrame, times: Any, lengths: list[int]) -> pd.DataFrame:
         sequence, time = self.labels
         if times is not None:
+            times = times if self.form is None else written(times, self.form)
             frame.insert(0, tables.free_name(str(time), frame), times)
         if sequence is not None:
             frame.insert(0, sequence, np.repeat(self.names, lengths))
@@ -310,6 +316,11 @@ def average(values: np.ndarray) -> np.ndarray:
     return pd.DataFrame(values).mean().to_numpy()
 
 
+def counts(frame: pd.DataFrame) -> np.ndarray:
+    """Columns of whole numbers, none of them below 0."""
+    return (frame.isna() | (frame >= 0) & (frame % 1 == 0)).all().to_numpy()
+
+
 def with_intervals(
     table: pd.DataFrame, names: Sequence[str], level: float
 ) -> list[tuple[str, Sequence[str]]]:
@@ -345,6 +356,7 @@ def forecast_figures(
     file: str = "forecast",
     longest: int = BEFORE,
     label: str = "",
+    least: Any = -np.inf,
     below: Callable[..., Any] | None = None,
 ) -> list[Figure]:
     """What comes after the first sequences, with their last rows; `below` draws one panel more.
@@ -363,6 +375,8 @@ def forecast_figures(
         Rows of a sequence, at most.
     label : str
         Of the means.
+    least : array of shape (d,), optional
+        Below which nothing is drawn of what comes next.
     below : callable, optional
         Takes axes, times, and which rows are before and which answers after.
     """
@@ -371,7 +385,9 @@ def forecast_figures(
     more = f" The first {AFTER} rows of {s.forecast:,}." if s.forecast > AFTER else ""
     unknown = np.full((len(rows.frame), k), np.nan)
     past = [known.get(name, unknown)[:, :k] for name in ("series", *ENDS)]
-    ends = np.empty((5, 0, k)) if a.ahead is None else fan(a.ahead, s.level)[..., :k]
+    ends = np.empty((5, 0, k))
+    if a.ahead is not None:
+        ends = np.maximum(fan(a.ahead, s.level), least)[..., :k]
 
     def plot(panels: Any, i: int, part: slice) -> None:
         after = slice(i * s.forecast, i * s.forecast + steps)

@@ -175,6 +175,8 @@ class Forecasts:
     trial : Trial or None
     model : KernelStateSpace
         Learned from all rows.
+    least : array of shape (d,)
+        0 of a column that counts something, below which nothing of it is told.
     mean, lower, upper : arrays of shape (n, d)
         Of each row, from those before it.
     filtered, smoothed : LatentResult
@@ -194,8 +196,10 @@ class Forecasts:
             model = settings.model() if self.trial is None else clone(self.trial.model)
             with settings.stage("Learning from all rows", bars=True):
                 self.model = model.set_params(verbose=settings.told).fit(X, lengths)
-            self.mean = model.predict(X, lengths)
-            self.lower, self.upper = model.predict_interval(X, settings.level, lengths)
+            self.least = np.where(series.counts(X), 0.0, -np.inf)
+            ends = model.predict_interval(X, settings.level, lengths)
+            told = model.predict(X, lengths), *ends
+            self.mean, self.lower, self.upper = (np.maximum(part, self.least) for part in told)
             self.filtered, self.smoothed = model.filter(X, lengths), model.smooth(X, lengths)
             self.log_predictive = model.log_predictive(X, lengths)
             self.ahead: Any = model.forecast(X, steps, lengths) if steps else None
@@ -218,6 +222,7 @@ class Forecasts:
     def forecasts(self) -> pd.DataFrame:
         """Mean and interval of each column at the rows after each sequence."""
         answers = series.with_ends(self.ahead, self.settings.level)
+        answers = {end: np.maximum(part, self.least) for end, part in answers.items()}
         columns = series.by_column(self.settings.names, answers)
         if self.settings.log_squares:
             squares = self.ahead.states @ self.model.emissions_.expectation(np.exp)
@@ -229,6 +234,8 @@ class Forecasts:
         """What the reader must not overlook in this very series."""
         said = [] if self.model.converged_ else [SAY("unfinished")]
         said += [SAY("untried")] if self.trial is None else self.trial.notes(self.settings.level)
+        counts = self.rows.frame.columns[(self.lower == self.least).any(axis=0)]
+        said += [SAY("counts", names=names(counts))] if len(counts) else []
         return [*self.caught, *said, *self.rows.few, *self.rows.partial(self.rows.frame.columns)]
 
 
@@ -347,6 +354,7 @@ def drawn(a: Forecasts) -> list[Figure]:
     known = {"series": a.rows.frame.to_numpy()}
     known |= {"mean": a.mean, "lower": a.lower, "upper": a.upper}
     how: dict[str, Any] = {"file": "series", "longest": LONGEST, "label": "forecast one row ahead"}
+    how["least"] = a.least
     return series.forecast_figures(a, a.rows, caption, s.names[:COLUMNS], known, **how)
 
 
