@@ -27,7 +27,7 @@ def enough(pairs: int) -> int:
 def thinness(coordinates, left, right, second, shares) -> np.ndarray:
     """t of observations (m,), by the factors of `bayes_factors`, and the shares of the pairs."""
     d = np.clip(arrays.to_numpy(shares), 0.0, None)
-    n, mean = np.count_nonzero(d), arrays.to_numpy(right).sum(axis=0)
+    n, mean = int(np.count_nonzero(d)), arrays.to_numpy(right).sum(axis=0)
 
     def effective(A) -> np.ndarray:
         """n(Σ d_i u_i)²/Σ d_i u_i² of u = Aφ_i, where d has the sum one."""
