@@ -1307,6 +1307,11 @@ class TestFewPairs:
             law = model.posterior([[30.0]])
         with pytest.warns(km.NumericalWarning, match="no kernel reaches"):
             assert_allclose(model.predict([[30.0]]), law.weights @ model.points_, rtol=1e-9)
+        if rule == "importance":
+            targets = km.MeanEmbedding(Z[:3], np.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]]))
+            told = {"supervision": ([[0.0], [1.0]], targets, 0.1)}
+            with pytest.warns(km.NumericalWarning, match="no kernel reaches"):
+                assert_allclose(model.predict([[30.0]], **told), law.mean(), rtol=0.02)
 
 
 class TestScore:

@@ -328,17 +328,24 @@ class KernelBayes(Saveable, BaseEstimator):
         if self._seen is None or not self.kernel_x_.boxed:  # of categories none is nearest
             return rows, outside, left, right
         lost = self._unreached(points, coordinates)
-        t, seen = 1.0 * lost, self._order.sorted(self._seen)
+        t = 1.0 * lost
         if self.reg is None:  # who gives λ asks for the weights of the formula
-            shares = rows.beta[: len(seen)]
+            shares = rows.beta[: self._seen.shape[0]]
             t = np.maximum(t, thinness(coordinates, left, right, second, shares))
         if t.any():
-            r = left.shape[1]
-            near, pairs = (arrays.to_numpy(self.kernel_x_.lift(A)) for A in (points, seen))
-            left, right = gone_over(left, right, t, near, pairs, rows.beta)
-            if rows.every is not None:
-                rows = replace(rows, every=rows.every.with_laws(right[:, r:], rows.points))
+            rows, left, right = self._gone_over(t, points, rows, left, right)
         return rows, lost if outside is None else lost | outside, left, right
+
+    def _gone_over(self, t: np.ndarray, points, rows: _Rows, left, right) -> tuple:
+        """Rows and factors where shares t of laws are those of the nearest pairs."""
+        seen, r = self._order.sorted(self._seen), left.shape[1]
+        near, pairs = (arrays.to_numpy(self.kernel_x_.lift(A)) for A in (points, seen))
+        left, right = gone_over(left, right, t, near, pairs, rows.beta)
+        if rows.every is None:
+            return rows, left, right
+        n = len(pairs)
+        every = rows.every.with_laws(right[:n, r:], rows.points[:n, :])
+        return replace(rows, every=every), left, right
 
     def _coordinates(self, points, rows: _Rows) -> Array:
         coordinates = self.features_x_.transform(points)
