@@ -332,7 +332,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         X, Z = (join([part, exogenous], axis=1) for part in (points, instruments))
         if rows is not None:
             return [Part(X, Z, outcome, rows=rows).unordered], roles
-        if not gaps and len(outcome) <= SEARCH_ROWS:
+        if not gaps and outcome.shape[0] <= SEARCH_ROWS:
             X, Z, outcome = once(X, Z, outcome, whole=True)
         return share(self.split, self.random_state, X, Z, outcome), roles
 
