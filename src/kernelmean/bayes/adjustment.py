@@ -45,7 +45,7 @@ class Summaries:
 
     @classmethod
     def of(cls, search: LocationSearch, U: np.ndarray, Y: np.ndarray) -> Self:
-        mean = search.location(U, Y, Nystroem(max_rank=RANK))
+        mean = Location.on(search.design(U, Nystroem(max_rank=RANK)), Y)
         gain = (Y - Y.mean(axis=0)) ** 2 - mean.residuals**2
         told = np.flatnonzero(gain.mean(axis=0) > CLEAR * gain.std(axis=0) / len(Y) ** 0.5)
         size = np.maximum(mean.residuals.std(axis=0), 1e-12)[told]

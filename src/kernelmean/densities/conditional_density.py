@@ -410,10 +410,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
         """The fit in words and numbers: rows, kernels, bandwidth, λ."""
         check_is_fitted(self)
         n, d, bend = self._fit.smoother.n, self.points_.shape[1], self._fit.bend
-        columns, bend_x = (
-            names_like(self, self.n_features_in_),
-            getattr(self.kernel_x_, "bend", None),
-        )
+        columns = names_like(self, self.n_features_in_)
+        bend_x = getattr(self.kernel_x_, "bend", None)
         bends = bending.column_lines(bend_x, columns, "x") if bend_x else []
         targets = Labels.of(None, self.target_names_).named(d)
         what = "residuals around a smooth mean" if self.location_ else "y itself"
