@@ -7,7 +7,7 @@ import numpy as np
 
 from ..core.minimise import CLEAR
 from ..core.moments import normal_bandwidth
-from ..densities.location import LocationSearch
+from ..densities.location import Location, LocationSearch
 from ..embedding.embedding import MeanEmbedding
 from ..features.landmarks import Nystroem
 from ..kernels import Gaussian, fitted_kernel
@@ -38,7 +38,7 @@ class Summaries:
     """
 
     def __init__(self, search: LocationSearch, U: np.ndarray, Y: np.ndarray):
-        self.mean = search.location(U, Y, Nystroem(max_rank=RANK))
+        self.mean = Location.on(search.design(U, Nystroem(max_rank=RANK)), Y)
         left = self.mean.residuals
         gain = (Y - Y.mean(axis=0)) ** 2 - left**2
         self.told = np.flatnonzero(gain.mean(axis=0) > CLEAR * gain.std(axis=0) / len(Y) ** 0.5)

@@ -274,17 +274,15 @@ class Refinement:
             alpha, loglik = expectation(smoothing, rows, gamma, along)
             gain = np.inf if best is None else loglik.mean() - best.value
             history = [*(best.history if best else ()), float(loglik.mean())]
-            if best is None or (gain <= 0 and i <= FIRST_STEPS):
-                history = history if patience else history[-1:]
-                best, falls = Climb(gamma, chain, loglik, history, False, start), 0
-            elif gain <= 0:
+            if best is None or not gain <= 0 or i <= FIRST_STEPS:
+                history = history[-1:] if gain <= 0 and not patience else history
+                settled = bool(gain < self.tol and i > FIRST_STEPS)
+                best, falls = Climb(gamma, chain, loglik, history, settled, start), 0
+            else:
                 falls += 1
                 if falls > patience:
                     return replace(best, converged=True)
                 best = replace(best, history=history)
-            else:
-                settled = bool(gain < self.tol and i > FIRST_STEPS)
-                best, falls = Climb(gamma, chain, loglik, history, settled, start), 0
             if best.converged or i == max_iter - 1 or best.loglik.sum() < least:
                 break
             gamma = smoothed(alpha, along, rows.sequences)

@@ -208,8 +208,7 @@ def _same_entries(a, b) -> np.ndarray:
 
 def _same_logs(a, b) -> np.ndarray:
     """Logarithms, some of them -inf, equal up to 1e-12 of themselves or of one."""
-    with np.errstate(invalid="ignore"):
-        return np.all((a == b) | (np.abs(a - b) <= NEAR * (1 + np.abs(b))), axis=1)
+    return np.isclose(a, b, NEAR, NEAR).all(axis=1)
 
 
 def _linear(u, transmat, first, sequences, *, backward: bool = False) -> np.ndarray | None:

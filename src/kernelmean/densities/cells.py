@@ -9,7 +9,7 @@ variances grow by less than γ²/60.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,9 +53,8 @@ def to_be_summed(X, Y) -> bool:
     return isinstance(X, np.ndarray) and len(X) > IN_MEMORY and Y.shape[1] == 1
 
 
-@dataclass(frozen=True)
 class Cells:
-    """Sums at some of the nodes 0, ±step, ±2 step, …
+    """Sums of P, (n, r), at some of the nodes 0, ±step, ±2 step, … that outcomes (n, d) lie beside.
 
     Attributes
     ----------
@@ -66,28 +65,24 @@ class Cells:
     sums : array of shape (m, r)
     """
 
-    step: np.ndarray
-    nodes: np.ndarray
-    sums: np.ndarray
-
-    @classmethod
-    def of(cls, step: np.ndarray, Y: np.ndarray, P: np.ndarray) -> Cells:
-        """Of outcomes (n, d) and what is summed, (n, r)."""
+    def __init__(self, step: np.ndarray, Y: np.ndarray, P: np.ndarray):
         below = np.floor(Y / step)
         above = Y / step - below
         corners = np.array(list(itertools.product((0, 1), repeat=len(step))))[:, None, :]
         shares = np.where(corners, above, 1.0 - above).prod(axis=2).ravel()
         numbers = (below + corners) @ UNITS[: len(step)]
-        nodes, at = np.unique(numbers if len(step) > 1 else numbers.real, return_inverse=True)
+        numbers = numbers if len(step) > 1 else numbers.real
+        self.step, (self.nodes, at) = step, np.unique(numbers, return_inverse=True)
         rows = np.tile(np.arange(len(Y)), len(corners))
-        return cls(step, nodes, csr_matrix((shares, (at.ravel(), rows))) @ P)
+        self.sums = csr_matrix((shares, (at.ravel(), rows))) @ P
 
     def merge(self, other: Cells) -> Cells:
         """Those of both."""
-        nodes, at = np.unique(np.concatenate([self.nodes, other.nodes]), return_inverse=True)
-        sums = np.zeros((len(nodes), self.sums.shape[1]))
-        np.add.at(sums, at, np.concatenate([self.sums, other.sums]))
-        return Cells(self.step, nodes, sums)
+        both, nodes = copy(self), np.concatenate([self.nodes, other.nodes])
+        both.nodes, at = np.unique(nodes, return_inverse=True)
+        both.sums = np.zeros((len(both.nodes), self.sums.shape[1]))
+        np.add.at(both.sums, at, np.concatenate([self.sums, other.sums]))
+        return both
 
     @property
     def points(self) -> np.ndarray:
@@ -108,7 +103,7 @@ def weighted(rows: Rows, kernel: Any, d: int) -> Cells:
 
 def _weights_of(X, *given) -> Cells:
     *weights, step = given
-    return Cells.of(step, arrays.to_numpy(X), weights[0] if weights else np.ones((len(X), 1)))
+    return Cells(step, arrays.to_numpy(X), weights[0] if weights else np.ones((len(X), 1)))
 
 
 def shares(nodes: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -161,4 +156,4 @@ def _sums_of(X, Y, step: np.ndarray, features: FeatureMap, location: Location | 
     Phi = features.transform(X)
     Y = Y if bend is None else bend(Y)
     e = Y if location is None else location.left_out(X, Y)
-    return Sums(Moments("x", "xx").add(x=Phi), Cells.of(step, e, with_ones(Phi)), Support.of(X))
+    return Sums(Moments("x", "xx").add(x=Phi), Cells(step, e, with_ones(Phi)), Support.of(X))

@@ -343,10 +343,6 @@ class LocationSearch:
         kernel = self.kernel.scaled(scales) if self.free else self.kernel
         return Design(X, kernel, features, size)
 
-    def location(self, X, Y, features: FeatureMap, *given) -> Location:
-        """m as found, learned from rows in coordinates of this map, with a λ that they choose."""
-        return Location.on(self.design(X, features), Y, None, *given)
-
     def _loss(self, u: np.ndarray) -> tuple[float, np.ndarray]:
         d, reg, size = self.d, 10.0 ** u[-1], 10.0 ** u[self.d]
         Theta = np.hstack([size * self.line, self.scaled(u[:d])])

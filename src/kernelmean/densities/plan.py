@@ -125,7 +125,7 @@ class Plan:
             return None
         draft = Draft(self._searched(X, arrays.to_numpy(location.points), line.kernel), line)
         told = log_sizes(arrays.to_numpy(location.residuals))
-        if not self.choice or not line.location(X, told, self._feature_map()).explains:
+        if not self.choice or not Location.on(line.design(X, self._feature_map()), told).explains:
             return draft
         sizes = EvidenceSearch(X, told)
         standard, log_s = self._standard(X, Y, line, sizes)

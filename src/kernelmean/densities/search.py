@@ -10,9 +10,9 @@ w⁻ⁱ_j = H_ij/(1 − H_ii), so in coordinates Ψ of Y, K̄_γ = Ψ₁Ψ₁ᵀ
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -158,7 +158,6 @@ def density_loss(Phi, reg: float, target: Target, intercept: bool):
     return float(value), *pullback(np.hstack([2 * own, -2 * wide]) / n)
 
 
-@dataclass
 class DensitySearch:
     """Scales of the lengthscales of X, λ and the bandwidth in turns.
 
@@ -176,29 +175,29 @@ class DensitySearch:
     reg : float, optional
         None is sought.
     rank : int
+        Most landmarks.
+
+    Attributes
+    ----------
+    factor : float
+        Of the bandwidth, in that of kernel_y.
+    tie : float
+        Between the scales of columns.
     """
 
-    kernel_x: Kernel
-    kernel_y: Kernel
-    X: np.ndarray
-    Y: np.ndarray
-    intercept: bool
-    free: bool = True
-    sought: bool = True
-    reg: float | None = None
-    rank: int = RANK  # most landmarks
-    factor: float = field(init=False, default=1.0)  # the bandwidth's, of that of kernel_y
-    tie: float = field(init=False, default=np.inf)  # between the scales of columns
-
-    def __post_init__(self) -> None:
-        self._scaled = Scaled(self.kernel_x, self.X, self.rank)
+    def __init__(
+        self, kernel_x: Kernel, kernel_y: Any, X: np.ndarray, Y: np.ndarray, intercept: bool,
+        free: bool = True, sought: bool = True, reg: float | None = None, rank: int = RANK,
+    ):  # fmt: skip
+        self.kernel_x, self.kernel_y, self.X, self.Y = kernel_x, kernel_y, X, Y
+        self.intercept, self.free, self.sought, self.reg = intercept, free, sought, reg
+        self.factor, self.tie, self._scaled = 1.0, np.inf, Scaled(kernel_x, X, rank)
         self._targets: dict[float, Target] = {}  # by factor of the bandwidth
-        d = self.X.shape[1]
-        middle = 0.5 * np.log10(d) if self.free else 0.0
-        reach = SCALE_DECADES if self.free else 0.0
-        reg = START if self.reg is None else float(np.log10(max(self.reg, 1e-12)))
-        self._u = np.append(np.full(d, middle), reg)
-        bounds_of_reg = REGS if self.reg is None else (reg, reg)
+        d = X.shape[1]
+        middle, reach = (0.5 * np.log10(d), SCALE_DECADES) if free else (0.0, 0.0)
+        log_reg = START if reg is None else float(np.log10(max(reg, 1e-12)))
+        self._u = np.append(np.full(d, middle), log_reg)
+        bounds_of_reg = REGS if reg is None else (log_reg, log_reg)
         self._bounds = [(middle - reach, middle + reach)] * d + [bounds_of_reg]
 
     def further(self, X: np.ndarray, Y: np.ndarray) -> DensitySearch:
@@ -208,7 +207,8 @@ class DensitySearch:
         number of rows.
         """
         k = with_bandwidth(self.kernel_y, None, Y, "kernel_y") if self.sought else self.kernel_y
-        other = replace(self, kernel_y=k, X=X, Y=Y, rank=RANK)
+        asked = self.intercept, self.free, self.sought, self.reg
+        other = DensitySearch(self.kernel_x, k, X, Y, *asked)
         other._u, other.factor = self._u, self.factor
         other.tie = tie_of(X.shape[1], len(X))
         other._scaled.choose(other._u[:-1])
