@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from kernelmean.app.dates import read_dates
+from kernelmean.app.dates import form_of, read_dates, written
 from kernelmean.app.errors import UserError
 from kernelmean.app.series import Rows, forecast_grid, read_times, times_ahead
 from kernelmean.app.tables import Table
@@ -105,6 +105,35 @@ def test_dates_as_people_write_them(form, step, last):
     read = read_dates(pd.to_numeric(texts) if form in ("%Y%m%d", "%Y%m") else texts)
     assert list(read) == list(days)
     assert str(read.iloc[-1].date()) == last
+
+
+@pytest.mark.parametrize(
+    ("form", "step", "after"),
+    [
+        ("%YQ%q", "QS", ["2004Q1", "2004Q2"]),
+        ("Q%q %Y", "QS", ["Q1 2004", "Q2 2004"]),
+        ("%b %Y", "MS", ["May 2001", "Jun 2001"]),
+        ("%b-%y", "MS", ["May-01", "Jun-01"]),
+        ("%G-W%V", "W-MON", ["2000-W17", "2000-W18"]),
+        ("%Y%m", "MS", ["200105", "200106"]),
+        ("%d.%m.%Y", "D", ["17.01.2000", "18.01.2000"]),
+    ],
+)
+def test_dates_that_follow_are_written_as_in_the_file(form, step, after):
+    days = pd.date_range("2000-01-01", periods=16, freq=step)
+    texts = pd.Series(written(days.to_numpy(), form))
+    texts = pd.to_numeric(texts) if form == "%Y%m" else texts
+    times = read_dates(texts).to_numpy()
+    assert form_of(texts, times) == form
+    assert list(written(times_ahead(times, 2), form)) == after
+
+
+def test_dates_in_no_form_of_their_own():
+    hours = pd.Series(["2020-01-01 10:00", "2020-01-01 11:00"])
+    assert form_of(hours, read_dates(hours).to_numpy()) is None
+    assert form_of(pd.Series([2001, 2002]), np.array([2001, 2002])) is None
+    one = np.array(["NaT", "2020-01-01"], dtype="datetime64[ns]")
+    assert pd.isna(written(one, "%YQ%q")).tolist() == [True, False]
 
 
 def test_quarters_and_what_is_no_date():

@@ -82,6 +82,20 @@ def found(frame: pd.DataFrame, lengths=None, names=(), **settings) -> Forecasts:
     return Forecasts(Settings(list(frame), **settings), rows)
 
 
+def test_nothing_of_a_count_is_told_below_zero(quick):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"count": rng.poisson(1.5, 60), "change": rng.standard_normal(60)})
+    frame.loc[7, "count"] = np.nan
+    a = found(frame, forecast=3)
+    lower = a.model.predict_interval(frame).lower
+    assert (lower[:, 0] < 0).any()
+    np.testing.assert_array_equal(a.lower, np.maximum(lower, [0, -np.inf]))
+    assert (a.forecasts[["count_lower", "count_mean"]] >= 0).all(axis=None)
+    assert (a.forecasts["change_lower"] < 0).all()
+    assert [note for note in a.notes if note.startswith("count: whole numbers")]
+    assert drawn(a)
+
+
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_files_and_summary(run, table):

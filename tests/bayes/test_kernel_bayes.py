@@ -695,7 +695,7 @@ class TestSelection:
         X = Z + rng.normal(size=Z.shape)
         model = km.KernelBayes().fit(X, Z)
         Phi, d = model._Phi, np.maximum(model._rows(prior, None).beta, 0.0)
-        loss = LeaveOneOut.of(Phi, model._Q, EigenGrid.of((Phi.T * d) @ Phi), d)
+        loss = LeaveOneOut(Phi, model._Q, EigenGrid.of((Phi.T * d) @ Phi), d)
         even, safer = (loss.best(one_se=True, paired=paired)[0] for paired in (True, False))
         assert even < 0.8 * safer
         expected = even if spread == 1.0 else safer
@@ -1237,22 +1237,98 @@ def test_far_from_the_pairs_posteriors_are_those_of_the_last_place_that_tells(ru
     assert 0.8 < law.mean()[0, 0] - 1e6 < 1.5
 
 
-@pytest.mark.parametrize("rule", ["importance", "squared"])
-def test_where_no_kernel_reaches_posteriors_are_those_at_the_nearest_observation(rule, tmp_path):
+def lone_pair(rule: str) -> km.KernelBayes:
+    """Of 200 pairs, one far from all others: between is nothing."""
     rng = np.random.default_rng(12)
     Z = rng.normal(size=(200, 1))
     X = np.clip(Z + 0.3 * rng.normal(size=(200, 1)), -2.0, 2.0)
-    X[0] = 80.0  # far from all others: between is nothing
-    model = km.KernelBayes(rule, kernel_x=km.Gaussian(1.0)).fit(X, Z)
-    with pytest.warns(km.NumericalWarning, match="1 row.* no kernel reaches"):
-        law = model.posterior([[30.0], [0.5]])
-    assert_array_equal(law.extrapolated, [True, False])
-    assert_allclose(law.mean()[0], model.predict([[2.0]])[0], rtol=1e-12)
-    assert law.density([[1.5]])[0, 0] > 0.1
-    model.save(tmp_path / "model.km")
-    with pytest.warns(km.NumericalWarning, match="no kernel reaches"):
-        again = km.load(tmp_path / "model.km").predict([[30.0]])
-    assert_allclose(again, law.mean()[:1], rtol=1e-12)
+    X[0], Z[0] = 80.0, 2.3
+    return km.KernelBayes(rule, kernel_x=km.Gaussian(1.0)).fit(X, Z)
+
+
+@pytest.mark.parametrize("rule", ["importance", "squared"])
+class TestFewPairs:
+    def test_where_no_kernel_reaches_posteriors_are_those_of_the_nearest_pairs(
+        self, rule, tmp_path
+    ):
+        model = lone_pair(rule)
+        with pytest.warns(km.NumericalWarning, match="1 row.* no kernel reaches"):
+            law = model.posterior([[30.0], [0.5]])
+        assert_array_equal(law.extrapolated, [True, False])
+        w = law.weights[0]
+        assert_allclose(w.sum(), 1.0, rtol=1e-12)
+        assert 1.0 / (w**2).sum() > 10
+        assert_allclose(law.mean()[0], w @ model.points_, rtol=1e-9)
+        assert 1.3 < law.mean()[0, 0] < 2.3
+        assert law.density([[1.5]])[0, 0] > 0.1
+        model.save(tmp_path / "model.km")
+        with pytest.warns(km.NumericalWarning, match="no kernel reaches"):
+            again = km.load(tmp_path / "model.km").predict([[30.0]])
+        assert_allclose(again, law.mean()[:1], rtol=1e-12)
+
+    def test_at_an_observation_that_is_alone_the_law_is_not_of_one_pair(self, rule):
+        law = lone_pair(rule).posterior([[80.0]])
+        low, high = law.interval(0.9)
+        assert high - low > 0.5
+        assert 1.0 / (law.weights**2).sum() > 10
+        assert_array_equal(law.extrapolated, [False])
+
+    def test_laws_go_over_continuously(self, rule):
+        grid = np.linspace(1.5, 8.0, 20_000)[:, None]
+        mean = lone_pair(rule).posterior(grid).mean()[:, 0]
+        assert np.ptp(mean) > 0.3
+        assert np.abs(np.diff(mean)).max() < 0.005
+
+    def test_weights_are_those_of_the_formula_where_reg_is_given(self, rule):
+        model = lone_pair(rule).set_params(reg=1e-3)
+        assert np.count_nonzero(np.abs(model.weights([[80.0]])) > 1e-9) == 1
+
+    def test_enough_pairs_leave_laws_as_they_are(self, rule):
+        model, at = lone_pair(rule), np.linspace(-1.5, 1.5, 20)[:, None]
+        found = model.weights(at)
+        reg = model.regularisers()[1]
+        assert_array_equal(found, model.set_params(reg=reg).weights(at))
+
+    def test_rows_elsewhere(self, rule):
+        rng = np.random.default_rng(12)
+        Z = rng.normal(size=(11_000, 1))
+        X = np.clip(Z + 0.3 * rng.normal(size=(11_000, 1)), -2.0, 2.0)
+        X[0] = 80.0
+        model = km.KernelBayes(rule, kernel_x=km.Gaussian(1.0)).fit(km.Rows(X, 5000), Z)
+        with pytest.warns(km.NumericalWarning, match="no kernel reaches"):
+            law = model.posterior([[30.0]])
+        with pytest.warns(km.NumericalWarning, match="no kernel reaches"):
+            assert_allclose(model.predict([[30.0]]), law.weights @ model.points_, rtol=1e-9)
+
+
+class TestLongTails:
+    """Kernels take distances of observations on a bent scale, where latents are nearer then."""
+
+    def test_a_bent_scale_is_chosen_and_said(self):
+        rng = np.random.default_rng(0)
+        Z = rng.normal(size=(400, 1))
+        X = np.hstack([np.exp(2.0 * Z + 0.3 * rng.normal(size=Z.shape)), rng.normal(size=Z.shape)])
+        model = km.KernelBayes().fit(X, Z)
+        straight = km.KernelBayes(kernel_x=km.Gaussian(tuple(X.std(axis=0)))).fit(X, Z)
+        assert "Bent scale of X" in model.summary()
+        assert model.kernel_x_.bend.bent.tolist() == [True, False]
+        assert "Bent scale of X" not in straight.summary()
+        z = rng.normal(size=(400, 1))
+        x = np.hstack([np.exp(2.0 * z + 0.3 * rng.normal(size=z.shape)), rng.normal(size=z.shape)])
+        errors = [np.mean((m.predict(x) - z) ** 2) for m in (model, straight)]
+        assert errors[0] < 0.5 * errors[1]
+
+    def test_columns_without_long_tails_are_as_they_were(self):
+        rng = np.random.default_rng(0)
+        Z = rng.normal(size=(300, 1))
+        X = Z + 0.3 * rng.normal(size=(300, 1))
+        assert not hasattr(km.KernelBayes().fit(X, Z).kernel_x_, "bend")
+
+    def test_a_kernel_that_was_asked_for_is_taken(self):
+        rng = np.random.default_rng(0)
+        Z = rng.normal(size=(300, 1))
+        model = km.KernelBayes(kernel_x=km.Gaussian(1.0)).fit(np.exp(3 * Z), Z)
+        assert model.kernel_x_ == km.Gaussian(1.0)
 
 
 class TestOddPairs:

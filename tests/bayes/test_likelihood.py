@@ -47,7 +47,7 @@ def roots():
     theta = prior(400)
     data = theta**2 + NOISE * rng.normal(size=theta.shape)
     scores = NormalScores.of(prior(10_000))
-    return Likelihood.of(scores, Draws.of(prior, None, 1.0), theta, data)
+    return Likelihood(scores, Draws.of(prior, None, 1.0), theta, data)
 
 
 def exact(x: float) -> tuple[np.ndarray, np.ndarray]:
@@ -147,5 +147,5 @@ def test_of_many_simulations_those_near_the_posterior_tell_the_likelihood(monkey
     theta = prior(1500)
     data = theta + np.where(theta < 0, 0.01, 0.1) * rng.normal(size=theta.shape)
     known = NormalScores.of(prior(10_000)), Draws.of(prior, None, 1.0), theta, data
-    law = Likelihood.of(*known).at(np.array([[-0.5]]))
+    law = Likelihood(*known).at(np.array([[-0.5]]))
     assert_allclose(law.std(), [[0.01]], rtol=0.2)  # by an even 150 .0235

@@ -98,7 +98,7 @@ class TestDensities:
     def test_at_new_points(self, kernel, d, repeats):
         X, gamma, (k, density) = rows_of(d, repeats), shares_of(24, 2), KERNELS[kernel]
         Y = np.random.default_rng(42).normal(scale=2.0, size=(9, d))
-        got = Smoothing.of(X, k).emissions(gamma).log_density(Y)
+        got = Smoothing(X, k).emissions(gamma).log_density(Y)
         assert_allclose(np.exp(got), slow.emission_densities(Y, X, gamma, density), rtol=1e-7)
 
     def test_of_the_rows_themselves_without_them(self, kernel, d, repeats, monkeypatch):
@@ -107,21 +107,21 @@ class TestDensities:
         X, gamma, (k, density) = rows_of(d, repeats), shares_of(24, 2), KERNELS[kernel]
         same = (X[:, None] == X[None]).all(axis=2)
         want = slow.emission_densities(X, X, gamma, density, left_out=same)
-        assert_allclose(np.exp(Smoothing.of(X, k).log_densities(gamma)), want, rtol=1e-6)
+        assert_allclose(np.exp(Smoothing(X, k).log_densities(gamma)), want, rtol=1e-6)
 
     def test_an_atom_keeps_the_other_rows_of_its_value(self, kernel, d, repeats):
         """From one percent of the rows on (here: two rows) only the row itself is left out."""
         X, gamma, (k, density) = rows_of(d, repeats), shares_of(24, 2), KERNELS[kernel]
         same = np.eye(24, dtype=bool)
         want = slow.emission_densities(X, X, gamma, density, left_out=same)
-        assert_allclose(np.exp(Smoothing.of(X, k).log_densities(gamma)), want, rtol=1e-6)
+        assert_allclose(np.exp(Smoothing(X, k).log_densities(gamma)), want, rtol=1e-6)
 
     def test_fractions_of_rows_count_as_such(self, kernel, d, repeats):
         """Weights that are zero for a state leave its law to the others."""
         X, gamma, (k, density) = rows_of(d, repeats), shares_of(24, 2), KERNELS[kernel]
         gamma = gamma * (np.arange(24) < 12)[:, None]
         Y = np.random.default_rng(42).normal(size=(5, d))
-        got = Smoothing.of(X, k).emissions(gamma).log_density(Y)
+        got = Smoothing(X, k).emissions(gamma).log_density(Y)
         want = slow.emission_densities(Y, X[:12], gamma[:12], density)
         assert_allclose(np.exp(got), want, rtol=1e-7)
 
@@ -130,7 +130,7 @@ class TestDensities:
 @pytest.mark.parametrize("kernel", [km.Gaussian(0.05), km.Gaussian(0.4), km.Matern(1.5, 0.3)])
 def test_densities_on_the_line_integrate_to_one(kernel):
     X, gamma = rows_of(1, True), shares_of(24, 3)
-    laws = Smoothing.of(X, kernel).emissions(gamma)
+    laws = Smoothing(X, kernel).emissions(gamma)
     y = np.linspace(-15, 15, 30_001)
     total = trapezoid(np.exp(laws.log_density(y[:, None])), y, axis=0)
     for k in range(3):
@@ -139,7 +139,7 @@ def test_densities_on_the_line_integrate_to_one(kernel):
 
 def test_densities_in_the_plane_integrate_to_one():
     X, gamma = rows_of(2, False), shares_of(24, 2)
-    laws = Smoothing.of(X, km.Gaussian(0.8)).emissions(gamma)
+    laws = Smoothing(X, km.Gaussian(0.8)).emissions(gamma)
     u, w = np.polynomial.legendre.leggauss(200)
     nodes = np.stack(np.meshgrid(9 * u, 9 * u), axis=-1).reshape(-1, 2)
     p = np.exp(laws.log_density(nodes)[:, 1]).reshape(200, 200)
@@ -151,7 +151,7 @@ def test_a_delta_kernel_makes_a_table_that_sums_to_one():
     y = np.array([0, 1, 1, 3, 0, 3, 3, 7.0])[:, None]
     gamma = shares_of(8, 2)
     values = np.array([[0.0], [1], [3], [7]])
-    table = np.exp(Smoothing.of(y, km.Delta()).emissions(gamma).log_density(values))
+    table = np.exp(Smoothing(y, km.Delta()).emissions(gamma).log_density(values))
     assert_allclose(table.sum(axis=0), 1.0)
     counts = np.array([gamma[y[:, 0] == v].sum(axis=0) for v in (0, 1, 3, 7)])
     assert_allclose(table, (counts + 0.25) / (gamma.sum(axis=0) + 1), rtol=1e-10)
@@ -172,7 +172,7 @@ class TestGuard:
     def test_far_away_it_is_all_there_is(self):
         """One observation's worth of a normal density, finite as a logarithm."""
         X, gamma = rows_of(1, False), shares_of(24, 2)
-        laws = Smoothing.of(X, km.Gaussian(0.1)).emissions(gamma)
+        laws = Smoothing(X, km.Gaussian(0.1)).emissions(gamma)
         far = np.array([[1e3], [1e6], [1e15]])
         share = gamma / gamma.sum(axis=0)
         mean = (share * X).sum(axis=0)
@@ -199,7 +199,7 @@ class TestGuard:
     def test_a_state_of_no_rows_has_a_finite_law(self):
         X = rows_of(1, False)
         gamma = np.tile([1.0, 0.0], (24, 1))
-        smoothing = Smoothing.of(X, km.Gaussian(0.3))
+        smoothing = Smoothing(X, km.Gaussian(0.3))
         for logs in (smoothing.log_densities(gamma), smoothing.emissions(gamma).log_density(X)):
             assert np.isfinite(logs).all()
 
@@ -265,7 +265,7 @@ class TestAgainstHmmlearn:
         y, _ = MODEL.draw(200, 46)
         X, V = y[:, None].astype(float), 4
         gamma, chain = shares_of(200, 3), Chain(MODEL.law, MODEL.Q)
-        ours = climb(Smoothing.of(X, km.Delta()), whole(X, lengths), gamma, chain, 11, 1e-300)
+        ours = climb(Smoothing(X, km.Delta()), whole(X, lengths), gamma, chain, 11, 1e-300)
 
         theirs = hmmlearn.CategoricalHMM(
             3, n_iter=1, tol=-np.inf, init_params="", params="te", n_features=V,
@@ -283,9 +283,7 @@ class TestAgainstHmmlearn:
 
         assert_allclose(ours.history, history, rtol=1e-10)
         assert_allclose(ours.chain.transmat, theirs.transmat_, atol=1e-9)
-        table = (
-            Smoothing.of(X, km.Delta()).emissions(ours.gamma).log_density(np.arange(4.0)[:, None])
-        )
+        table = Smoothing(X, km.Delta()).emissions(ours.gamma).log_density(np.arange(4.0)[:, None])
         assert_allclose(np.exp(table).T, theirs.emissionprob_, atol=1e-9)
 
 
@@ -298,7 +296,7 @@ class TestAgainstPaths:
         seen = self.Y >= 0
         rows = Rows.of(X, seen, [slice(0, 8)])
         gamma, chain = shares_of(8, 3), Chain(MODEL.law, MODEL.Q)
-        ours = climb(Smoothing.of(X[seen], km.Delta()), rows, gamma, chain, 4, 1e-300)
+        ours = climb(Smoothing(X[seen], km.Delta()), rows, gamma, chain, 4, 1e-300)
 
         p, Q = chain.startprob, chain.transmat
         table = np.array([gamma[v == self.Y].sum(axis=0) for v in range(4)]).T + 0.25
@@ -317,7 +315,7 @@ class TestAgainstPaths:
             shares_of(7, 2),
             Chain(np.array([0.3, 0.7]), np.array([[0.8, 0.2], [0.1, 0.9]])),
         )
-        smoothing = Smoothing.of(X, km.Gaussian(0.6))
+        smoothing = Smoothing(X, km.Gaussian(0.6))
         same = np.eye(7, dtype=bool)
         b = slow.emission_densities(X, X, gamma, normal_density(0.6), left_out=same)
         alpha, loglik = expectation(smoothing, whole(X), gamma, chain)
@@ -344,7 +342,7 @@ class TestClimb:
     def test_the_log_likelihood_never_falls(self, seed, h):
         X, _ = two_clusters(200, seed)
         end = climb(
-            Smoothing.of(X, km.Gaussian(h)),
+            Smoothing(X, km.Gaussian(h)),
             whole(X),
             shares_of(200, 2, seed),
             lasting(2, 1),
@@ -358,14 +356,14 @@ class TestClimb:
     def test_where_it_ends_is_where_its_log_likelihood_is(self):
         """gamma and chain belong to the last entry of the history."""
         X, _ = two_clusters(150, 43)
-        smoothing = Smoothing.of(X, km.Gaussian(0.5))
+        smoothing = Smoothing(X, km.Gaussian(0.5))
         end = climb(smoothing, whole(X), shares_of(150, 2), lasting(2, 1), 40, 1e-6)
         _, loglik = expectation(smoothing, whole(X), end.gamma, end.chain)
         assert_allclose(loglik, end.loglik)
 
     def test_states_are_found_from_a_random_start(self):
         X, states = two_clusters(600, 44)
-        smoothing, rows = Smoothing.of(X, km.Gaussian(0.5)), whole(X)
+        smoothing, rows = Smoothing(X, km.Gaussian(0.5)), whole(X)
         logb, _ = next(random_starts(X, 2, 1, np.random.default_rng(0)))
         start = begin(logb, lasting(2, 1), rows.sequences)
         end = climb(smoothing, rows, start, lasting(2, 1), 100, 1e-6)
@@ -375,13 +373,13 @@ class TestClimb:
     def test_few_iterations_do_not_converge(self):
         X, states = two_clusters(150, 43)
         gamma = 0.5 + 0.1 * np.column_stack([states, -states])
-        end = climb(Smoothing.of(X, km.Gaussian(0.5)), whole(X), gamma, lasting(2, 1), 3, 1e-12)
+        end = climb(Smoothing(X, km.Gaussian(0.5)), whole(X), gamma, lasting(2, 1), 3, 1e-12)
         assert len(end.history) == 3
         assert not end.converged
 
     def test_one_state(self):
         X, _ = two_clusters(50, 45)
-        smoothing = Smoothing.of(X, km.Gaussian(0.5))
+        smoothing = Smoothing(X, km.Gaussian(0.5))
         end = climb(smoothing, whole(X), np.ones((50, 1)), lasting(1, 1), 20, 1e-6)
         assert end.converged
         same = np.eye(50, dtype=bool)
@@ -394,7 +392,7 @@ class TestClimb:
         used = np.arange(120) % 7 > 1
         gamma, whole_of_it = shares_of(120, 2), whole(X)
         a = climb(
-            Smoothing.of(X, km.Gaussian(0.5)),
+            Smoothing(X, km.Gaussian(0.5)),
             replace(whole_of_it, used=used),
             gamma,
             lasting(2, 1),
@@ -402,7 +400,7 @@ class TestClimb:
             1e-9,
         )
         b = climb(
-            Smoothing.of(X[used], km.Gaussian(0.5)), replace(whole_of_it, seen=used, used=used),
+            Smoothing(X[used], km.Gaussian(0.5)), replace(whole_of_it, seen=used, used=used),
             gamma, lasting(2, 1), 8, 1e-9,
         )  # fmt: skip
         assert_allclose(a.history, b.history, atol=1e-9)
@@ -414,7 +412,7 @@ class TestClimb:
         X, _ = two_clusters(40, 47)
         used = np.arange(40) < 25
         rows = replace(whole(X), used=used)
-        smoothing = Smoothing.of(X, km.Gaussian(0.5))
+        smoothing = Smoothing(X, km.Gaussian(0.5))
         end = climb(smoothing, rows, shares_of(40, 2), lasting(2, 1), 1, 1e-9)
         left_out = np.eye(40, dtype=bool) | ~used[None]
         gamma = np.where(used[:, None], end.gamma, 0.0)
@@ -434,7 +432,7 @@ class TestClimb:
         seen = np.random.default_rng(0).random(300) < 0.6
         seen[:10] = seen[-10:] = False
         rows = Rows.of(X, seen, [slice(0, 150), slice(150, 300)])
-        smoothing = Smoothing.of(rows.there, km.Gaussian(0.5))
+        smoothing = Smoothing(rows.there, km.Gaussian(0.5))
         logb, _ = next(random_starts(X, 2, 1, np.random.default_rng(0)))
         start = begin(np.where(seen[:, None], logb, 0.0), lasting(2, 1), rows.sequences)
         end = climb(smoothing, rows, start, lasting(2, 1), 100, 1e-6)

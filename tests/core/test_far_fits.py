@@ -231,7 +231,7 @@ def test_what_leaving_out_changes_is_in_proportion():
     some = np.arange(0, 3000, 10)
     grid = EigenGrid.of(X.T @ X / 3000)
     C = grid.vectors.T @ (X.T @ Psi) / 3000
-    loss = LeaveOneOut.of(X[some], Psi[some], grid, n=3000, C=C)
+    loss = LeaveOneOut(X[some], Psi[some], grid, n=3000, C=C)
     for reg in (1e-3, 1e-1, 1.0):
         assert loss.estimate(100)(reg) == pytest.approx(loss(reg), rel=0.2)
 

@@ -15,7 +15,7 @@ from version1_questions import NEEDS, QUESTIONS, answers
 import kernelmean as km
 from conftest import DATA
 from kernelmean.bayes import density_ratio, kernel_bayes
-from kernelmean.core.minimise import DECADES, minimise_log10
+from kernelmean.core.minimise import DECADES
 
 FOLDER = DATA / "version1"
 CHANGED = {"smooth": "filter_"}  # question: stem of files; MATH §13.1 took the old smoother's place
@@ -53,10 +53,8 @@ def test_parameters_that_came_later_are_what_they_were_then(name):
 def regularisers_as_then(monkeypatch):
     """What Bayes' rule chooses when asked: the least η that scores best; λ by one error."""
 
-    def least(left_out, size: float) -> float:
-        return minimise_log10(lambda r: left_out.score(r * size), *DECADES)[0] * size
-
-    monkeypatch.setattr(density_ratio, "_chosen", least)
+    least = density_ratio.RatioLeftOut.least
+    monkeypatch.setattr(density_ratio.RatioLeftOut, "best", lambda found: least(found, DECADES[0]))
     monkeypatch.setattr(kernel_bayes, "EVEN", np.inf)
 
 

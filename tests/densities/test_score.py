@@ -268,7 +268,7 @@ class TestGradients:
         Y = pairs(14)[1][:, :columns]
         target = Target.of(Y, km.Gaussian(0.4), exact=True)
         value, on_Phi, on_reg = density_loss(Phi, 0.1, target, intercept)
-        score = DensityScore.of(Smoother.of(Phi, intercept), target)
+        score = DensityScore(Smoother.of(Phi, intercept), target)
         assert_allclose(value, score(0.1), rtol=1e-10)
         expected = slow.score_by_refits(Phi @ Phi.T, Y, 0.4, 0.1, "gaussian", intercept)
         assert_allclose(value, expected, rtol=1e-6)
@@ -327,7 +327,7 @@ class TestSmoother:
         Phi, _ = dense_features(40)
         Y = pairs(40)[1]
         target = Target.of(Y, km.Gaussian(0.4), exact=True)
-        score = DensityScore.of(Smoother.of(Phi, intercept), target)
+        score = DensityScore(Smoother.of(Phi, intercept), target)
         rows = np.linspace(0, 39, 9).astype(int)
         assert_allclose(score.thinned(9).rows(0.1), score.rows(0.1)[rows], atol=1e-12)
         assert score.thinned(40) is score

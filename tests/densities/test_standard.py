@@ -28,7 +28,7 @@ def exact(X):
 
 
 def location_on(X, Y, kernel, features, size: float, **given) -> Location:
-    return Location.on(Design.of(X, kernel, features, size), Y, **given)
+    return Location.on(Design(X, kernel, features, size), Y, **given)
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ class TestWeights:
     def learned(self):
         X, y = fan(40, 8)
         size = location_on(X, 1.2 * X, km.Linear(), Nystroem(), 1.0)
-        weights = Weights.of(size, X)
+        weights = Weights(size, X)
         kernel = km.Gaussian(0.7)
         return (
             X,

@@ -356,6 +356,22 @@ def test_nodes_of_wide_laws_of_the_plane_are_cells():
     assert_allclose(chain_of(laws.log_density(points), sizes) @ points, laws.middle, atol=0.01)
 
 
+def test_directions_stand_beside_states_that_go_round():
+    """The mean is then nearer, where how far off a state is tells nothing; a line needs none."""
+    data = km.datasets.make_rotation(200, "oscillation", random_state=0)
+    Z, fresh = data.Z, km.datasets.make_rotation(500, "oscillation", random_state=1).Z
+    plain, law = (StateLaw.of(Z[:-1], Z[1:], turning) for turning in (False, True))
+    assert law.turning
+    off = [
+        np.mean((of.at(fresh).middle - data.model.transition(fresh)) ** 2) for of in (plain, law)
+    ]
+    assert off[1] < 0.4 * off[0]
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((200, 2))
+    law = StateLaw.of(Z, 0.7 * Z[:, ::-1] + 0.4 * rng.standard_normal(Z.shape), True)
+    assert not law.turning
+
+
 def test_evidence_is_the_density_of_a_gaussian_process():
     """Up to a constant, its variance profiled out; and its slopes are finite differences."""
     rng = np.random.default_rng(0)

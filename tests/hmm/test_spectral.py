@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import hmm_oracles as slow
 import numpy as np
 import pytest
@@ -18,10 +20,10 @@ from kernelmean.core import moments as moments_module
 from kernelmean.core.sequences import neighbours
 from kernelmean.hmm import learn, spectral
 from kernelmean.hmm.spectral import (
+    SpectralFit,
     cayley,
     choose_rotation,
     diagonaliser,
-    fit_spectral,
     off_diagonal,
     slopes_of_off_diagonal,
     smallest_gap,
@@ -34,8 +36,7 @@ SEEDS = range(40, 44)
 def exact(model: slow.FiniteHMM) -> tuple:
     """Moments without a sample, in the coordinates of a delta kernel; and the tensor."""
     mean, T = model.law @ model.table, model.triples
-    once = np.ones(3, dtype=bool), np.zeros(3, dtype=bool)
-    moments = Moments(mean, np.diag(mean), model.pairs, model.skips, mean, mean, 2, 1, once)
+    moments = SimpleNamespace(mean=mean, pairs=model.pairs, skips=model.skips)
 
     def third(left, right):
         return np.einsum("xyz,xa,yb,zc->abc", T, left, right, right)
@@ -44,7 +45,7 @@ def exact(model: slow.FiniteHMM) -> tuple:
 
 
 def fitted(model: slow.FiniteHMM, K: int, seed: int = 0):
-    return fit_spectral(*exact(model), K, np.random.default_rng(seed))
+    return SpectralFit(*exact(model), K, np.random.default_rng(seed))
 
 
 def assert_recovered(found, model: slow.FiniteHMM, atol: float) -> None:
@@ -160,7 +161,7 @@ def test_moments_are_sums_over_neighbours(seen, lengths, step, kept, monkeypatch
     coordinates = Coordinates.of(features, X)
     stops = np.cumsum(lengths)
     sequences = [slice(b - a, b) for a, b in zip(lengths, stops, strict=True)]
-    got = Moments.of(coordinates, seen, sequences)
+    got = Moments(coordinates, seen, sequences)
     Phi = features.transform(X)
     want = loops(Phi, seen, lengths)
     for name in ("mean", "second", "pairs", "skips", "earlier", "later"):

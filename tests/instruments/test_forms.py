@@ -214,7 +214,7 @@ def test_forms_of_columns_of_few_values(X, Z, exogenous, expected):
         return np.column_stack([np.arange(100.0) % count for count in counts])
 
     own, each = len(X) - exogenous, (Forms(("k",) * len(X)), Forms(("q",) * len(Z)))
-    found = plainer_forms(*each, columns(X), columns(Z), own, told=100)
+    found = plainer_forms(*each, columns(X), own, told=100)
     assert [tuple(list(form.each) for form in forms) for forms in found] == expected
 
 

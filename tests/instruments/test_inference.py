@@ -174,7 +174,7 @@ class TestBands:
         rng, reg = np.random.default_rng(40), 0.1
         rows = rng.standard_normal((50, 5))
         A, target = rows.T @ rows / 50, rng.standard_normal(5)
-        stage = SecondStage.of(A, target, 2, 50)
+        stage = SecondStage(A, target, 2, 50)
         coef = stage.coefficients(reg)
         penalty = np.diag([0, 1 / 50, reg, reg, reg])
         inverse = np.linalg.inv(A + penalty)

@@ -70,7 +70,7 @@ def controlled(oracle: slow.Dense, errors: np.ndarray) -> np.ndarray:
 
 def stage_of(oracle: slow.Dense, y: np.ndarray) -> second_stage.SecondStage:
     M = oracle.M
-    return second_stage.SecondStage.of(M.T @ M / N, M.T @ y / N, oracle.trends, N, y @ y / N)
+    return second_stage.SecondStage(M.T @ M / N, M.T @ y / N, oracle.trends, N, y @ y / N)
 
 
 @pytest.mark.parametrize("degree", [None, 0, 1])
@@ -87,7 +87,7 @@ def test_evidence_is_a_gaussian_density(degree):
 def test_losses_are_those_of_refits(degree):
     oracle, y = dense(1.0, degree)
     V = (oracle.Phi - oracle.M)[:, 1 : max(oracle.trends, 1)]
-    loss = second_stage.CausalLeaveOneOut.of(stage_of(oracle, y), oracle.Phi, oracle.M, y, N, V)
+    loss = second_stage.CausalLeaveOneOut(stage_of(oracle, y), oracle.Phi, oracle.M, y, V)
     regs = [1e-3, 1e-1]
     found = loss.judged(regs)
     for i, xi in enumerate(regs):
@@ -347,9 +347,9 @@ def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
         )
         D += weight * np.outer(off, off)
     assert_allclose(apart @ apart.T, D, atol=1e-8)
-    choice = Choice(0.1, draft, draft, oracle.X, apart, None)
-    V = np.eye(width)
-    for got, (a, b) in zip(choice.widened(V, basis, balanced), (own, band, mean), strict=True):
+    choice = SimpleNamespace(points=oracle.X, apart=apart)
+    told = Choice.widened(choice, np.eye(width), draft, balanced)
+    for got, (a, b) in zip(told, (own, band, mean), strict=True):
         expected = a * oracle.Phi @ oracle.Phi.T + b * D
         at = oracle.Phi @ got @ oracle.Phi.T
         assert_allclose(at, expected, atol=1e-3 * np.abs(expected).max())

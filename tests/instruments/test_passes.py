@@ -83,7 +83,7 @@ def test_sums_of_the_second_pass_by_a_loop(monkeypatch):
     moments = second_stage.embedded_moments(group)
     assert_allclose(moments.sums["mm"], MM, atol=1e-10)
     assert_allclose(moments.sums["my"][:, 0], My, atol=1e-10)
-    found, told = second_stage.residual_sums([group], coef, 80, 80, "loo")
+    found, told = second_stage.residual_sums([group], coef, 80, 80)
     assert_allclose(found, omega, atol=1e-13)
     assert_allclose(told.sums["r"], Theta.T @ (y - Phi @ coef), atol=1e-10)
 

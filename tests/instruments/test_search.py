@@ -150,13 +150,13 @@ def test_stage1_loss_is_that_of_refits_and_of_the_stage(reg):
     off = Phi - slow.left_out_embeddings(Theta, Phi, reg)
     assert value == pytest.approx(np.mean(np.sum(off**2, axis=1)), rel=1e-9)
     grid = solves.EigenGrid.of(Theta.T @ Theta / 30)
-    assert value == pytest.approx(LeaveOneOut.of(Theta, Phi, grid)(reg), rel=1e-9)
+    assert value == pytest.approx(LeaveOneOut(Theta, Phi, grid)(reg), rel=1e-9)
 
 
 def test_jackknife_is_linear_and_its_adjoint_the_transpose():
     rng = np.random.default_rng(40)
     Theta, A, B = (rng.normal(size=(30, r)) for r in (6, 4, 4))
-    jack = searching.Jackknife.of(Theta, 0.01)
+    jack = searching.Jackknife(Theta, 0.01)
     assert np.sum(jack(A) * B) == pytest.approx(np.sum(A * jack.adjoint(B)), rel=1e-12)
     assert_allclose(jack(2 * A - B), 2 * jack(A) - jack(B), atol=1e-12)
     assert_allclose(jack(A), slow.left_out_embeddings(Theta, A, 0.01), atol=1e-10)
@@ -169,7 +169,7 @@ def problem(degree: int | None, reg: float = 1e-2) -> tuple:
     """Columns of regressors, outcomes, and the fixed parts of stage 2."""
     X, y, Z = data()
     Theta = np.hstack([columns(degree, Z), scaled(km.Gaussian(1.0), Z)(np.zeros(2))])
-    jack = searching.Jackknife.of(Theta, reg)
+    jack = searching.Jackknife(Theta, reg)
     T = columns(degree, X)
     Psi = np.hstack([T, scaled(km.Gaussian(1.2), X)(np.zeros(2))])
     free = basis.trend_penalty(T.shape[1], len(X))
@@ -203,8 +203,8 @@ def test_causal_loss_is_that_of_refits_and_of_the_stage(xi, degree):
     M = jack(Psi)
     errors = slow.causal_errors(Psi, M, y, xi, degree, 2)
     assert value == pytest.approx(np.mean(errors**2), rel=1e-8)
-    stage = second_stage.SecondStage.of(M.T @ M / 40, M.T @ y / 40, p, 40)
-    loss = second_stage.CausalLeaveOneOut.of(stage, Psi, M, y, 40)
+    stage = second_stage.SecondStage(M.T @ M / 40, M.T @ y / 40, p, 40)
+    loss = second_stage.CausalLeaveOneOut(stage, Psi, M, y)
     assert value == pytest.approx(loss(xi), rel=1e-8)
 
 

@@ -593,7 +593,7 @@ def test_a_loss_from_few_rows_is_the_loss_where_these_stand_for_the_others():
     twice = np.repeat(np.arange(40), 2)
     Phi, Psi = rng.normal(size=(40, 6))[twice], rng.normal(size=(40, 3))[twice]
     d = rng.uniform(0.5, 1.5, 40)[twice] / 80
-    loss = LeaveOneOut.of(Phi, Psi, EigenGrid.of(Phi.T @ (d[:, None] * Phi)), d)
+    loss = LeaveOneOut(Phi, Psi, EigenGrid.of(Phi.T @ (d[:, None] * Phi)), d)
     few = loss.estimate(40)
     assert few is not loss
     assert_allclose([few(reg) for reg in (1e-6, 0.1, 10.0)], [loss(r) for r in (1e-6, 0.1, 10.0)])
@@ -607,7 +607,7 @@ def test_a_loss_from_few_of_some_rows_has_no_moments_of_the_others():
     every = np.concatenate([here, np.arange(40, 120)])
     grid, n = EigenGrid.of(Phi[every].T @ Phi[every] / 160), 160
     C = grid.vectors.T @ (Phi[every].T @ Psi[every]) / n
-    loss = LeaveOneOut.of(Phi[here], Psi[here], grid, n=n, C=C)
+    loss = LeaveOneOut(Phi[here], Psi[here], grid, n=n, C=C)
     few = loss.estimate(40)
     assert_allclose([few(reg) for reg in (1e-6, 0.1, 10.0)], [loss(r) for r in (1e-6, 0.1, 10.0)])
 
@@ -617,7 +617,7 @@ def test_the_loss_is_that_of_regressions_without_each_row(columns):
     """Of few columns and of many, whose sums are made in another way."""
     rng = np.random.default_rng(7)
     Phi, Psi, reg = rng.normal(size=(30, 6)), rng.normal(size=(30, columns)), 0.2
-    loss = LeaveOneOut.of(Phi, Psi, EigenGrid.of(Phi.T @ Phi / 30))
+    loss = LeaveOneOut(Phi, Psi, EigenGrid.of(Phi.T @ Phi / 30))
     errors = []
     for i in range(30):
         P, T = np.delete(Phi, i, 0), np.delete(Psi, i, 0)
@@ -646,7 +646,7 @@ def test_paired_errors_allow_less_than_those_of_the_loss():
     rng = np.random.default_rng(5)
     x, noise = rng.normal(size=(200, 1)), rng.normal(size=(200, 1))
     Phi = km.Nystroem().fit_transform(x, km.Gaussian(1.0))
-    loss = LeaveOneOut.of(Phi, np.sin(x) + noise, EigenGrid.of(Phi.T @ Phi / 200))
+    loss = LeaveOneOut(Phi, np.sin(x) + noise, EigenGrid.of(Phi.T @ Phi / 200))
     least, paired, alone = loss.best()[0], loss.best(True, True)[0], loss.best(True)[0]
     assert least < paired < alone
     apart = loss.rows(paired) - loss.rows(least)

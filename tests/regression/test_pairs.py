@@ -33,9 +33,9 @@ def smooth(n: int = 120, seed: int = 3) -> tuple[Smoother, np.ndarray]:
 def test_it_is_the_score_at_any_bandwidth(name, factor):
     smoother, Y = smooth()
     kernel = KERNELS[name]
-    found = BandwidthScore.of(Pairs.of(Y, kernel), kernel, smoother, 1e-3)(factor)
+    found = BandwidthScore(Pairs(Y, kernel), kernel, smoother, 1e-3)(factor)
     target = Target.of(Y, kernel.scaled(factor), exact=True)
-    expected = DensityScore.of(smoother, target)(1e-3)
+    expected = DensityScore(smoother, target)(1e-3)
     size = (target.wide**2).sum(axis=1).mean()
     assert_allclose(found, expected, atol=(1e-10 if kernel.columnwise else 1e-4) * size)
 
@@ -44,7 +44,7 @@ def test_cells_hold_what_their_pairs_have():
     _, Y = smooth()
     A = np.random.default_rng(4).normal(size=(len(Y), len(Y)))
     A = A + A.T
-    pairs = Pairs.of(Y, KERNELS["gaussian"])
+    pairs = Pairs(Y, KERNELS["gaussian"])
     assert_allclose(pairs.sums(A).sum(), A.sum())
     apart = np.linalg.norm((Y[:, None] - Y[None]) / np.array([0.3, 0.5]), axis=2)
     middle = np.linalg.norm(pairs.differences / np.array([0.3, 0.5]), axis=1)

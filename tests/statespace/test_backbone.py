@@ -24,7 +24,7 @@ from kernelmean.statespace.backbone import (
     undelayed,
 )
 from kernelmean.statespace.course import ahead
-from kernelmean.statespace.lines import Design, Series
+from kernelmean.statespace.lines import Design, Nested, Series
 
 pytestmark = pytest.mark.usefixtures("short_searches")  # of EM: the line is searched
 QUICK = km.EM(n_init=1, max_iter=5)
@@ -156,7 +156,7 @@ def series(n: int = 120, seed: int = 3) -> np.ndarray:
 
 def as_series(Y, **changed) -> Series:
     n = len(Y)
-    return Series.of(Y, np.ones(n, bool), [slice(0, n)], changed.get("inputs"), changed.get("name"))
+    return Series(Y, np.ones(n, bool), [slice(0, n)], changed.get("inputs"), changed.get("name"))
 
 
 def test_an_autoregression_is_that_of_statsmodels():
@@ -174,8 +174,8 @@ def test_the_order_is_that_of_aic():
     Y = series(400)
     s = as_series(Y)
     want = ar.ar_select_order(Y[:, 0], 8, ic="aic").ar_lags
-    design = Design.of(Form(8, loose=True), s.Y, s.seen, s.sequences)
-    found = design.solved(np.flatnonzero(design.usable), 8).width(0.0, False)
+    design = Design(Form(8, loose=True), s.Y, s.seen, s.sequences)
+    found = Nested(design, np.flatnonzero(design.usable), 8).width(0.0, False)
     assert found - 1 == len(want)
 
 
@@ -219,7 +219,7 @@ def test_a_gap_is_no_news():
     seen = np.ones(200, bool)
     seen[[50, 120, 121]] = False
     whole = as_series(Y).fitted(Form(2))[0]
-    part = Series.of(np.where(seen[:, None], Y, 1e9), seen, [slice(0, 200)], None, None)
+    part = Series(np.where(seen[:, None], Y, 1e9), seen, [slice(0, 200)], None, None)
     assert_allclose(part.fitted(Form(2))[0].coef, whole.coef, atol=0.05)
 
 
@@ -489,7 +489,7 @@ def test_the_better_half_of_rows_is_used_where_no_past_is_known(rng):
     form = Form(0, "n", 1, 0.95, 12, "difference", 0.85)
     months = np.arange(60)[:, None] * np.pi / 6
     Y = 5 * np.sin(months) + 0.3 * rng.standard_normal((60, 1))
-    series = Series.of(Y, np.ones(60, bool), [slice(0, 60)], None, None)
+    series = Series(Y, np.ones(60, bool), [slice(0, 60)], None, None)
     line, _, usable = series.fitted(form)
     assert line.settled(series.track(line).wide).sum() < 30
     assert usable.sum() == 30
@@ -663,14 +663,14 @@ def test_lags_are_shrunk_as_dense_ridge_regression(form):
     P = np.diag(np.r_[np.zeros(k), precision])
     want = np.linalg.solve(X.T @ X + P, X.T @ u[3:] + P[:, k:] @ start)
     found = as_series(Y)
-    assert_allclose(Design.of(form, Y, found.seen, found.sequences).least_squares[0], want)
+    assert_allclose(Design(form, Y, found.seen, found.sequences).least_squares[0], want)
     if not form.difference:
         assert_allclose(m.coef.transpose(0, 2, 1).reshape(6, 2), want[1:])
 
 
 def test_shrunk_innovations_leave_their_row_out():
     s = as_series(series(40))
-    design = Design.of(Form(2), s.Y, s.seen, s.sequences)
+    design = Design(Form(2), s.Y, s.seen, s.sequences)
     rows = np.flatnonzero(design.usable)
     both = np.r_[design.prior(rows), np.c_[design.X, design.U][rows]]
     less = np.delete(both, 2 + 10, axis=0)

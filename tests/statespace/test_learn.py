@@ -49,7 +49,7 @@ def normal(d: int = 1, m: int | None = None) -> Latent:
 
 
 def space(d: int = 1, m: int = 21, lengthscale: float = 0.7) -> Space:
-    return Space.of(normal(d, m), Gaussian(lengthscale))
+    return Space(normal(d, m), Gaussian(lengthscale))
 
 
 def drifting(law: Latent) -> Chain:
@@ -65,7 +65,7 @@ def learner(
 ) -> Learner:
     em = km.EM(n_init, max_iter, 1e-4, directions=0, guard=(20.0, 100.0), penalty=(1, 1))
     plan = Plan(em, True, bandwidth, None, False, [], None, None, draft_of)
-    return Learner(plan, draft, Space.of(latent, Gaussian(0.7)), chain)
+    return Learner(plan, draft, Space(latent, Gaussian(0.7)), chain)
 
 
 def climb(smoothing: Smoothing, rows: Rows, gamma, chain: Chain, steps: int, moves) -> Climb:
@@ -134,7 +134,7 @@ class TestPairing:
     def test_by_rank(self):
         """Monotone in y; each row's law a bump at its quantile of π*."""
         Y = np.random.default_rng(3).gumbel(size=(400, 1))
-        found = Pairing.of(rows_of(Y), self.moves, 0.0)
+        found = Pairing(rows_of(Y), self.moves, 0.0)
         gamma = found.gamma
         assert_allclose(gamma.sum(axis=1), 1.0)
         x = gamma @ self.moves.latent.nodes[:, 0]
@@ -145,7 +145,7 @@ class TestPairing:
 
     def test_the_other_way_round(self):
         Y = data(300)
-        up, down = (Pairing.of(rows_of(Y), self.moves, 0.0, sign) for sign in (1.0, -1.0))
+        up, down = (Pairing(rows_of(Y), self.moves, 0.0, sign) for sign in (1.0, -1.0))
         x = self.moves.latent.nodes[:, 0]
         node = x[1] - x[0]  # ranks between two nodes may go to either
         assert_allclose(down.gamma @ x, -up.gamma @ x, atol=1.01 * node)
@@ -154,7 +154,7 @@ class TestPairing:
     def test_a_chain_of_neighbours(self):
         """y itself follows an autoregression: its slope is found."""
         X = data(4_000)
-        chain = Pairing.of(rows_of(X), self.moves, 0.0).chain
+        chain = Pairing(rows_of(X), self.moves, 0.0).chain
         x = self.moves.latent.nodes[:, 0]
         inner = np.abs(x) < 1.5
         slope = np.polyfit(x[inner], (chain.transmat @ x)[inner], 1)[0]
@@ -163,7 +163,7 @@ class TestPairing:
 
     def test_no_pair_of_rows_crosses_sequences(self):
         Y = np.tile([[0.0], [0.1], [5.0], [5.1]], (100, 1)) + 1e-3 * np.arange(400)[:, None]
-        apart = Pairing.of(rows_of(Y, [2] * 200), SmoothMoves(normal(1, 21), 1e-9), 0.0)
+        apart = Pairing(rows_of(Y, [2] * 200), SmoothMoves(normal(1, 21), 1e-9), 0.0)
         x = normal(1, 21).nodes[:, 0]
         mean = apart.chain.transmat @ x
         assert mean[5] < -0.3  # low rows follow low ones only
@@ -213,7 +213,7 @@ class TestMoments:
     @pytest.mark.parametrize("penalty", [(1.0, 1.0), (0.3, 2.0)])
     def test_loss_by_hand(self, penalty):
         draft, s = draft_of(data()), space()
-        start = Pairing.of(draft.rows, SmoothMoves(s.latent, 2.0), 0.0)
+        start = Pairing(draft.rows, SmoothMoves(s.latent, 2.0), 0.0)
         fit = fit_moments(draft, s, start, penalty, 5, False)
         Phi = draft.coordinates.features.transform(draft.rows.points)
         n, w, U, V = len(Phi), s.latent.weights, fit.U, fit.V
@@ -234,7 +234,8 @@ class TestMoments:
     def test_a_known_transition_stays(self):
         draft, s = draft_of(data()), space()
         chain = drifting(s.latent)
-        start = Pairing(Pairing.of(draft.rows, SmoothMoves(s.latent, 2.0), 0.0).log_shares, chain)
+        start = Pairing(draft.rows, SmoothMoves(s.latent, 2.0), 0.0)
+        start.chain = chain
         fit = fit_moments(draft, s, start, (1, 1), 5, True)
         assert_allclose(fit.V, s.operator(s.Psi.T @ chain.transmat.T, s.latent.weights))
 
@@ -247,7 +248,7 @@ class TestMoments:
             seen = ~np.isnan(Y[:, 0])
             points = np.where(seen[:, None], Y, filling)
             draft = Draft.of(points, seen, None, Gaussian(1.0), None, None)
-            start = Pairing.of(draft.rows, SmoothMoves(s.latent, 2.0), 0.0)
+            start = Pairing(draft.rows, SmoothMoves(s.latent, 2.0), 0.0)
             fits.append(fit_moments(draft, s, start, (1, 1), 3, False))
         assert fits[0].loss == pytest.approx(fits[1].loss, rel=1e-9)
 
@@ -264,7 +265,7 @@ class TestEM:
         r, latent, h, c = np.random.default_rng(seed), normal(1, 3), 0.7, (2.0, 1.5)
         z, Y = latent.standard, r.normal(size=(7, 1)).cumsum(axis=0)
         gamma, Q = r.dirichlet(np.ones(3), size=7), r.dirichlet(np.ones(3), size=3)
-        smoothing = Smoothing.of(Y, Gaussian(h), LinearGuard(z, c[0]))
+        smoothing = Smoothing(Y, Gaussian(h), LinearGuard(z, c[0]))
         rows, moves = rows_of(Y), SmoothMoves(latent, c[1])
         chain = Chain(stationary(Q), Q)
         g, p = gamma.copy(), hmm_oracles.stationary(Q)
@@ -280,7 +281,7 @@ class TestEM:
 
     def test_climbing_is_these_steps(self):
         latent, Y = normal(1, 5), data(60)
-        smoothing = Smoothing.of(Y, Gaussian(0.5), LinearGuard(latent.standard, 4.0))
+        smoothing = Smoothing(Y, Gaussian(0.5), LinearGuard(latent.standard, 4.0))
         rows, moves = rows_of(Y), SmoothMoves(latent, 10.0)
         gamma = np.random.default_rng(5).dirichlet(np.ones(5), size=60)
         chain = drifting(latent)
@@ -302,7 +303,7 @@ class TestEM:
             rows = rows_of(Y)
             points = np.where(rows.seen[:, None], rows.points, filling)
             rows = Rows.of(points, rows.seen, rows.sequences)
-            smoothing = Smoothing.of(rows.there, Gaussian(0.5), LinearGuard(latent.standard, 4.0))
+            smoothing = Smoothing(rows.there, Gaussian(0.5), LinearGuard(latent.standard, 4.0))
             start = np.full((80, 7), 1 / 7)
             moves = SmoothMoves(latent, 10.0)
             found.append(climb(smoothing, rows, start, drifting(latent), 4, moves))

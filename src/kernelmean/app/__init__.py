@@ -22,11 +22,8 @@ def main() -> None:
         package = (err.name or "").partition(".")[0]
         if package not in EXTRA:
             raise
-        print(
-            f"error: the kernelmean command needs {package}, which is not installed: "
-            'pip install "kernelmean[app]"',
-            file=sys.stderr,
-        )
+        missing = f"the kernelmean command needs {package}, which is not installed"
+        print(f'error: {missing}: pip install "kernelmean[app]"', file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)

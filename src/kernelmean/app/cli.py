@@ -38,11 +38,7 @@ class Commands(TyperGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
 
-app = typer.Typer(
-    cls=Commands,
-    add_completion=False,
-    help="Compute with probability distributions through kernel mean embeddings.",
-)
+app = typer.Typer(cls=Commands, add_completion=False)
 
 
 def _say_version(asked: bool) -> None:
@@ -51,14 +47,11 @@ def _say_version(asked: bool) -> None:
         raise typer.Exit
 
 
+SHOWN = typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version.")
+
+
 @app.callback(invoke_without_command=True)
-def start(
-    context: typer.Context,
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version."),
-    ] = False,
-) -> None:
+def start(context: typer.Context, version: Annotated[bool, SHOWN] = False) -> None:
     """Compute with probability distributions through kernel mean embeddings."""
     if context.invoked_subcommand is None:
         print(context.get_help())

@@ -1,5 +1,7 @@
 """Dates as people write them."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -9,6 +11,10 @@ QUARTER = r"^(?:Q([1-4])[ -]?(\d{4})|(\d{4})[ -]?Q([1-4]))$"
 DOTTED = r"\d{1,2}\.\d{1,2}\.\d\d"
 ZONE = r":\d\d(?:\.\d+)?([+-]\d\d:?\d\d)$"
 NUMBERS = r"\d{1,2}[/-]\d{1,2}[/-]\d{2,4}"  # in either order of day and month
+WRITTEN = (  # forms that are kept in tables of results; others are written as 2024-02-01
+    *("%YQ%q", "%Y-Q%q", "%Y Q%q", "Q%q %Y", "Q%q-%Y", "%G-W%V", "%b-%y", "%b %Y", "%B %Y"),
+    *("%Y-%m", "%Y/%m", "%m/%Y", "%Y%m", "%Y%m%d", "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y"),
+)
 
 
 def read_dates(column: pd.Series) -> pd.Series:
@@ -34,6 +40,21 @@ def read_dates(column: pd.Series) -> pd.Series:
     if text.str.match(NUMBERS).any():
         return min(found, _read(text, day_first=True), key=_unevenness)
     return found
+
+
+def form_of(column: pd.Series, dates: np.ndarray) -> str | None:
+    """The form in which the dates that were read give back what is written; None of numbers."""
+    if dates.dtype.kind != "M":
+        return None
+    digits = pd.api.types.is_numeric_dtype(column)
+    text = column.map("{:.0f}".format) if digits else column.astype(str)
+    return next((form for form in WRITTEN if (written(dates, form) == text).all()), None)
+
+
+def written(dates: np.ndarray, form: str) -> np.ndarray:
+    """Dates as text; NaN where there is none."""
+    days: Any = pd.DatetimeIndex(dates)  # which know no quarters, as periods know no weeks
+    return (days.to_period("D") if "%q" in form else days).strftime(form).to_numpy()
 
 
 def _of_digits(column: pd.Series) -> pd.Series:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..core.rows import Rows
@@ -45,27 +46,23 @@ def making(folder: Path) -> Iterator[None]:
 
 
 def write_all(folder: Path, contents: Mapping[str, Content]) -> list[Path]:
-    """Write the files of a folder under other names, and rename them when all are there.
+    """Write files into a folder of their own, and move them to `folder` when all are there.
 
     One that a run before left, and this one has nothing for, is taken away.
     """
     some = {name: content for name, content in contents.items() if content is not None}
-    paths = {folder / name: folder / f".{name}.{os.getpid()}.part" for name in some}
-    with making(folder):
-        try:
-            for half, content in zip(paths.values(), some.values(), strict=True):
-                if callable(content):
-                    content(half)
-                else:
-                    half.write_bytes(content.encode() if isinstance(content, str) else content)
-            for path, half in paths.items():
-                half.replace(path)
-            for name in contents.keys() - some.keys():
-                (folder / name).unlink(missing_ok=True)
-        finally:
-            for half in paths.values():
-                half.unlink(missing_ok=True)
-    return list(paths)
+    with making(folder), TemporaryDirectory(dir=folder, prefix=".") as halves:
+        for name, content in some.items():
+            half = Path(halves, name)
+            if callable(content):
+                content(half)
+            else:
+                half.write_bytes(content.encode() if isinstance(content, str) else content)
+        for name in some:
+            Path(halves, name).replace(folder / name)
+        for name in contents.keys() - some.keys():
+            (folder / name).unlink(missing_ok=True)
+    return [folder / name for name in some]
 
 
 def write_parts(folder: Path, rows: Rows) -> Path:

@@ -279,18 +279,12 @@ def analysis(
         As for `Report`.
     known : sequence of str, optional
     """
-    using: list[Block] = [Prose(say("about")), *(Code(text) for text in code)]
-    return Report(
-        title,
-        subtitle,
-        [*(Prose(text) for text in lead if text), *(Note(text) for text in notes)],
-        [
-            *(Section(title, blocks) for title, blocks in shown.items() if blocks),
-            Section(
-                "Before you rely on it", [Bullets(say.all("caveats") if known is None else known)]
-            ),
-            Section("The fit in numbers", fit, folded=True),
-            Section("Using the model", using, folded=True),
-        ],
-        files,
-    )
+    said = [*(Prose(text) for text in lead if text), *(Note(text) for text in notes)]
+    caveats = Bullets(say.all("caveats") if known is None else known)
+    sections = [
+        *(Section(title, blocks) for title, blocks in shown.items() if blocks),
+        Section("Before you rely on it", [caveats]),
+        Section("The fit in numbers", fit, folded=True),
+        Section("Using the model", [Prose(say("about")), *map(Code, code)], folded=True),
+    ]
+    return Report(title, subtitle, said, sections, files)

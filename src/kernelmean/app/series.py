@@ -13,10 +13,9 @@ from ..core.sequences import check_sequences
 from ..display.base import fan, times_ahead
 from . import tables, words
 from .command import Names, Shared, columns, option
-from .dates import read_dates
+from .dates import form_of, read_dates, written
 from .errors import UserError
 from .report import Figure, Grid
-from .tables import Table
 
 FEW = 50  # rows below which it is said that there are few
 DRAWN = 3  # sequences drawn
@@ -47,6 +46,8 @@ class Rows:
         What is known of every row beforehand.
     backwards : list of str
         What to say of a column that seems to be the time, and goes back.
+    form : str or None
+        How dates are written in the file, and so in tables.
     """
 
     frame: pd.DataFrame
@@ -56,10 +57,11 @@ class Rows:
     labels: tuple[str | None, str | None] = (None, None)
     inputs: pd.DataFrame | None = None
     backwards: list[str] = field(default_factory=list)
+    form: str | None = None
 
     @classmethod
     def of(
-        cls, frame: pd.DataFrame, table: Table, sequence: str | None, time: str | None = None
+        cls, frame: pd.DataFrame, table: tables.Table, sequence: str | None, time: str | None = None
     ) -> Self:
         """`frame` in sequences: a new one where `sequence` changes, or a row was left out."""
         begins = np.diff(frame.index.to_numpy(), prepend=-1) != 1
@@ -71,7 +73,9 @@ class Rows:
         rows = cls(frame, np.diff(np.flatnonzero(begins), append=len(begins)).tolist(), names)
         if time is None:
             return replace(rows, labels=(sequence, None), backwards=_backwards(table, rows))
-        return replace(rows, times=read_times(table, time, rows), labels=(sequence, time))
+        times = read_times(table, time, rows)
+        form = form_of(table.frame[time].loc[frame.index], times)
+        return replace(rows, times=times, form=form, labels=(sequence, time))
 
     @property
     def slices(self) -> list[slice]:
@@ -120,6 +124,7 @@ class Rows:
     def _named(self, frame: pd.DataFrame, times: Any, lengths: list[int]) -> pd.DataFrame:
         sequence, time = self.labels
         if times is not None:
+            times = times if self.form is None else written(times, self.form)
             frame.insert(0, tables.free_name(str(time), frame), times)
         if sequence is not None:
             frame.insert(0, sequence, np.repeat(self.names, lengths))
@@ -179,7 +184,7 @@ class Settings(Ordered):
         """What is learned from, made of the columns."""
         return frame
 
-    def read(self, table: Table) -> Rows:
+    def read(self, table: tables.Table) -> Rows:
         """The rows of a file; an empty field is a missing value."""
         table.asked_for({"--columns": self.columns, **self.apart})
         frame = table.numbers_with_gaps({"--columns": self.columns})
@@ -192,7 +197,7 @@ class Settings(Ordered):
         return rows
 
 
-def _changes(label: pd.Series, table: Table, sequence: str) -> np.ndarray:
+def _changes(label: pd.Series, table: tables.Table, sequence: str) -> np.ndarray:
     """Whether another sequence begins at each row; its rows must be together."""
     if label.isna().any():
         row = label.index[label.isna()][0]
@@ -210,7 +215,7 @@ def _changes(label: pd.Series, table: Table, sequence: str) -> np.ndarray:
     return begins
 
 
-def read_times(table: Table, name: str, rows: Rows) -> np.ndarray:
+def read_times(table: tables.Table, name: str, rows: Rows) -> np.ndarray:
     """Numbers or dates, which must not go back within a sequence."""
     column = read_dates(table.frame[name].loc[rows.frame.index])
     asked = f"column {name!r} of {table.path} (asked for by --time)"
@@ -231,7 +236,7 @@ def _back(times: pd.Series) -> list[Any]:
     return list(times.index[1:][times.to_numpy()[1:] < times.to_numpy()[:-1]])
 
 
-def _backwards(table: Table, rows: Rows) -> list[str]:
+def _backwards(table: tables.Table, rows: Rows) -> list[str]:
     """What to say where nobody named the time, and a column of dates, or one called so, goes back.
 
     Of rows that are in another order no forecast means anything; the newest first are refused.
@@ -311,6 +316,11 @@ def average(values: np.ndarray) -> np.ndarray:
     return pd.DataFrame(values).mean().to_numpy()
 
 
+def counts(frame: pd.DataFrame) -> np.ndarray:
+    """Columns of whole numbers, none of them below 0."""
+    return (frame.isna() | (frame >= 0) & (frame % 1 == 0)).all().to_numpy()
+
+
 def with_intervals(
     table: pd.DataFrame, names: Sequence[str], level: float
 ) -> list[tuple[str, Sequence[str]]]:
@@ -329,9 +339,8 @@ def forecast_grid(
     """What comes after the file: the step, columns of `more` by title, and means with intervals."""
     part = table.head(words.SHOWN)
     front = list(table.columns[: list(table.columns).index("step") + 1])
-    columns: list[tuple[str, Any]] = [
-        (name, list(part[name].astype(str).fillna(""))) for name in front
-    ]
+    texts = part[front].astype(str).fillna("")
+    columns: list[tuple[str, Any]] = [(name, list(texts[name])) for name in front]
     columns += [(title, [*map(form, part[name])]) for title, (name, form) in more.items()]
     columns += with_intervals(part, names, level)
     return Grid.of(columns, f"After the end of the file{words.first_of(table)}")
@@ -347,6 +356,7 @@ def forecast_figures(
     file: str = "forecast",
     longest: int = BEFORE,
     label: str = "",
+    least: Any = -np.inf,
     below: Callable[..., Any] | None = None,
 ) -> list[Figure]:
     """What comes after the first sequences, with their last rows; `below` draws one panel more.
@@ -365,6 +375,8 @@ def forecast_figures(
         Rows of a sequence, at most.
     label : str
         Of the means.
+    least : array of shape (d,), optional
+        Below which nothing is drawn of what comes next.
     below : callable, optional
         Takes axes, times, and which rows are before and which answers after.
     """
@@ -373,7 +385,9 @@ def forecast_figures(
     more = f" The first {AFTER} rows of {s.forecast:,}." if s.forecast > AFTER else ""
     unknown = np.full((len(rows.frame), k), np.nan)
     past = [known.get(name, unknown)[:, :k] for name in ("series", *ENDS)]
-    ends = np.empty((5, 0, k)) if a.ahead is None else fan(a.ahead, s.level)[..., :k]
+    ends = np.empty((5, 0, k))
+    if a.ahead is not None:
+        ends = np.maximum(fan(a.ahead, s.level), least)[..., :k]
 
     def plot(panels: Any, i: int, part: slice) -> None:
         after = slice(i * s.forecast, i * s.forecast + steps)

@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from importlib.resources import files
 from operator import getitem
 from typing import Any
@@ -50,8 +50,9 @@ class Texts:
         return [self(key, **known) for key, holds in found.items() if holds]
 
     def facts(self, values: Mapping[str, Any], **known: Any) -> list[tuple[str, str, str]]:
-        """Name, value and meaning."""
-        return [(name, value, self("facts", name, **known)) for name, value in values.items()]
+        """Name, value and meaning; without those whose value is None."""
+        told = ((name, value) for name, value in values.items() if value is not None)
+        return [(name, value, self("facts", name, **known)) for name, value in told]
 
 
 def number(value: Any, digits: int = 3) -> str:
@@ -160,10 +161,8 @@ def values_words(values: Any) -> str:
 
 def of_file(sentences: Iterable[str], index: Any) -> list[str]:
     """Sentences of the library on some rows, which it counts from 0, with those of a file."""
-    return [
-        re.sub(r"row (\d+) first", lambda m: f"row {index[int(m[1])]} first", said)
-        for said in sentences
-    ]
+    own = partial(re.sub, r"row (\d+) first", lambda m: f"row {index[int(m[1])]} first")
+    return [*map(own, sentences)]
 
 
 def first_of(table: Any) -> str:

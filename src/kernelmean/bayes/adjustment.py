@@ -1,13 +1,13 @@
 """Regression adjustment: parameters of simulations near the data seen, moved to these by lines."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 
 from ..core.minimise import CLEAR
 from ..core.moments import normal_bandwidth
-from ..densities.location import Location, LocationSearch
+from ..densities.location import LocationSearch
 from ..embedding.embedding import MeanEmbedding
 from ..features.landmarks import Nystroem
 from ..kernels import Gaussian, fitted_kernel
@@ -24,7 +24,6 @@ GROWS = 1.5  # a logarithm of sizes changes by no more
 OUTSIDE = "the posterior is that of the nearest data in the range of what was simulated"
 
 
-@dataclass(frozen=True)
 class Summaries:
     """Smooth means of those columns that data tell, over the spread of what they leave.
 
@@ -38,24 +37,19 @@ class Summaries:
         At each row that it was learned from, without it.
     """
 
-    mean: Location
-    told: np.ndarray
-    size: np.ndarray
-    rows: np.ndarray
-
-    @classmethod
-    def of(cls, search: LocationSearch, U: np.ndarray, Y: np.ndarray) -> Self:
-        mean = search.location(U, Y, Nystroem(max_rank=RANK))
-        gain = (Y - Y.mean(axis=0)) ** 2 - mean.residuals**2
-        told = np.flatnonzero(gain.mean(axis=0) > CLEAR * gain.std(axis=0) / len(Y) ** 0.5)
-        size = np.maximum(mean.residuals.std(axis=0), 1e-12)[told]
-        return cls(mean, told, size, (Y - mean.residuals)[:, told] / size)
+    def __init__(self, search: LocationSearch, U: np.ndarray, Y: np.ndarray):
+        self.mean = search.location(U, Y, Nystroem(max_rank=RANK))
+        left = self.mean.residuals
+        gain = (Y - Y.mean(axis=0)) ** 2 - left**2
+        self.told = np.flatnonzero(gain.mean(axis=0) > CLEAR * gain.std(axis=0) / len(Y) ** 0.5)
+        self.size = np.maximum(left.std(axis=0), 1e-12)[self.told]
+        self.rows = (Y - left)[:, self.told] / self.size
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
         return self.mean(u)[:, self.told] / self.size
 
 
-class Lines(NamedTuple):
+class Lines:
     """Weighted lines for the mean of rows and for the logarithms of the sizes of what they leave.
 
     Attributes
@@ -69,13 +63,7 @@ class Lines(NamedTuple):
     weights : array of shape (k,)
     """
 
-    mean: np.ndarray
-    off: np.ndarray
-    grown: np.ndarray
-    weights: np.ndarray
-
-    @classmethod
-    def of(cls, A: np.ndarray, Z: np.ndarray, w: np.ndarray) -> Self:
+    def __init__(self, A: np.ndarray, Z: np.ndarray, w: np.ndarray):
         """Of Z on A, whose first column is one.
 
         Sizes by Newton's steps for log v, from the same everywhere: E|left| = v, with no more
@@ -91,8 +79,8 @@ class Lines(NamedTuple):
         for _ in range(STEPS):
             slope = (A.T * w) @ (away * np.exp(-A @ size) - 1) - flat @ size
             size += np.clip(np.linalg.solve(second + flat, slope), -0.5, 0.5)
-        grown = np.exp(np.clip(size[0] - A @ size, -GROWS, GROWS))
-        return cls(line[0], left * grown, grown, w / w.sum())
+        self.grown = np.exp(np.clip(size[0] - A @ size, -GROWS, GROWS))
+        self.mean, self.off, self.weights = line[0], left * self.grown, w / w.sum()
 
     def losses(self, w: np.ndarray) -> np.ndarray:
         """−2 log of normal densities of the first rows, (k,), whose weights have the sum one."""
@@ -147,9 +135,9 @@ class Adjustment:
         varied = np.ptp(Y, axis=0) > 0
         if varied.any() and np.ptp(U, axis=0).any():
             search = LocationSearch(fitted_kernel("gaussian", U, columnwise=True), U, Y[:, varied])
-            means = Summaries.of(search, U, Z)
+            means = Summaries(search, U, Z)
             size = np.abs(means.mean.residuals)
-            parts = means, Summaries.of(search, U, NormalScores.of(size)(size))
+            parts = means, Summaries(search, U, NormalScores.of(size)(size))
         S = np.hstack([Z[:, :0], *(part.rows for part in parts)])
         return cls(prior, scores, parts, Z, S, Support.of(data))
 
@@ -178,7 +166,7 @@ class Adjustment:
         for share in SHARES:
             nearest, w = self._near(s, max(int(share * len(self.S)), least))
             A = np.column_stack([np.ones(len(nearest)), self.S[nearest] - s])  # no S: nothing told
-            fits.append(Lines.of(A, self.Z[nearest], w))
+            fits.append(Lines(A, self.Z[nearest], w))
         near = fits[-1].weights
         losses = np.stack([lines.losses(near) for lines in fits])
         best = int(np.argmin(losses @ near))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 from sklearn.base import BaseEstimator
@@ -14,7 +12,7 @@ from ..core import arrays, solves
 from ..core.checks import Array, as_points, column_names, hushed, note_columns
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
-from ..core.moments import Order, canonical_order, evenly
+from ..core.moments import Moments, Order, canonical_order, evenly
 from ..core.parameters import check_parameters, optional, positive, share
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
@@ -113,12 +111,13 @@ class DensityRatio(Saveable, BaseEstimator):
         Phi = self.features_.fit_transform(order.sorted(Z), self.kernel_)
         order.renumber(self.features_)
         U = self.features_.transform(m.points)
-        n, second = Phi.shape[0], Phi.T @ Phi / Phi.shape[0]
+        every = Moments("xx").add(x=Phi)
         if rows is not None:
-            all_rows = rows.partial("xx", x=self.features_)
-            n, second = all_rows.n, all_rows.mean("xx")
-        self.coef_, self.reg_, A = solve_ratio(Phi, second, U, m, self.reg, share, n)
-        self.loo_score_ = RatioLeftOut.of(Phi, A, U, m.weights, share, n).score(self.reg_)
+            every = rows.partial("xx", x=self.features_)
+        left_out = RatioLeftOut(Phi, every.mean("xx"), U, m.weights, share, every.n)
+        self.reg_ = left_out.best() if self.reg is None else float(self.reg)
+        self.coef_ = solves.ridge(left_out.A, self.reg_).solve(m.weights @ U)
+        self.loo_score_ = left_out.score(self.reg_)
         self.weights_ = order.back(Phi @ self.coef_) / Phi.shape[0]
         return self
 
@@ -154,33 +153,6 @@ class DensityRatio(Saveable, BaseEstimator):
         )
 
 
-def solve_ratio(
-    Phi,
-    second,
-    U,
-    m: MeanEmbedding,
-    reg,
-    share: float = 0.0,
-    n: int | None = None,
-) -> tuple[Array, float, Array]:
-    """Coefficients (A + ηI)⁻¹m of the ratio in given coordinates, with η and A.
-
-    Parameters
-    ----------
-    Phi, second : coordinates of the denominator rows (n, r) and their mean second moment
-    U, m : coordinates (l, r) of the numerator's points, and the numerator
-    reg : η, or None to choose it
-    share : a of the relative ratio
-    n : rows that `second` is a mean over, where Phi has some of them only
-    """
-    alpha = m.weights
-    A = second if share == 0 else (1 - share) * second + share * (U.T @ (alpha[:, None] * U))
-    if reg is None:
-        size = float(arrays.namespace(second).linalg.trace(second))
-        reg = _chosen(RatioLeftOut.of(Phi, A, U, alpha, share, n), size)
-    return solves.ridge(A, reg).solve(alpha @ U), float(reg), A
-
-
 def tuned(kernel: Kernel, Z, m: MeanEmbedding, share: float) -> Kernel:
     """At another multiple of its lengthscale, if rows left out clearly prefer that ratio."""
     Z = arrays.take(Z, evenly(Z.shape[0], SCALE_ROWS), axis=0)
@@ -193,9 +165,8 @@ def tuned(kernel: Kernel, Z, m: MeanEmbedding, share: float) -> Kernel:
         with hushed():  # a candidate's rank is nobody's concern
             Phi = features.fit_transform(Z, kernel.scaled(scale))
         U = features.transform(m.points)
-        _, reg, A = solve_ratio(Phi, Phi.T @ Phi / Phi.shape[0], U, m, None, share)
-        left_out = RatioLeftOut.of(Phi, A, U, m.weights, share)
-        return left_out, left_out.careful_rows(reg)
+        left_out = RatioLeftOut(Phi, Phi.T @ Phi / Phi.shape[0], U, m.weights, share)
+        return left_out, left_out.careful_rows(left_out.best())
 
     left_out, own = told(1.0)
     gains = {scale: left_out.gain(told(scale)[1], own) for scale in SCALES}
@@ -209,26 +180,6 @@ def _sampled(alpha) -> bool:
     return bool(xp.all(xp.abs(alpha - alpha[0]) < 1e-12 * xp.abs(alpha[0])))
 
 
-def _chosen(left_out: RatioLeftOut, size: float) -> float:
-    """The η of the least score; below κ/n, κ = mean k(z, z), only where the rows clearly say so.
-
-    From η = κ/n on, φ_iᵀ(A + ηI)⁻¹φ_i/n is at most one half, as A is at least φ_iφ_iᵀ/n: no row
-    makes more than half of its own estimate. Below, the score can be the mean of a few large terms
-    and its minimum the wildest ratio, so what is gained has to exceed its standard error.
-    """
-
-    def least(low: float) -> float:
-        return minimise_log10(lambda r: left_out.score(r * size), low, DECADES[1])[0] * size
-
-    free = least(DECADES[0])
-    if free >= size / left_out.n:
-        return free
-    safe = least(-math.log10(left_out.n))
-    gain, error = left_out.gain(left_out.careful_rows(free), left_out.careful_rows(safe))
-    return free if gain > error else safe
-
-
-@dataclass(frozen=True)
 class RatioLeftOut:
     """J(η) = (1−a)/(2n) Σ r^{-i}(z_i)² + (a/2) Σ_j α_j r^{-j}(u_j)² − Σ_j α_j r^{-j}(u_j).
 
@@ -239,42 +190,39 @@ class RatioLeftOut:
     of which nothing is left out (a point with its weight is then part of a distribution, and
     without it there would be another one). Of more than 5,000 rows the score is that of evenly
     spaced ones, each left out of an estimate from all the others.
+
+    Parameters
+    ----------
+    Phi, second : coordinates of the denominator rows (n, r) and their mean second moment
+    U, alpha : coordinates (l, r) of the numerator's points, and their weights
+    share : a of the relative ratio
+    n : rows that `second` is a mean over, where Phi has some of them only
     """
 
-    grid: solves.EigenGrid
-    m: Array  # the numerator, and the rows below, in the eigenbasis of A
-    P: Array
-    V: Array
-    alpha: Array
-    out: Array  # what is left out with each row of the numerator
-    share: float
-    n: int
-
-    @classmethod
-    def of(cls, Phi, A, U, alpha, share: float, n: int | None = None) -> RatioLeftOut:
-        n = n or Phi.shape[0]
-        grid = solves.EigenGrid.of(A)
-        m, sampled = (alpha @ U) @ grid.vectors, _sampled(alpha)
+    def __init__(self, Phi, second, U, alpha, share: float = 0.0, n: int | None = None):
+        self.share, self.n, self.A = share, n or Phi.shape[0], second
+        if share:
+            self.A = (1 - share) * second + share * (U.T @ (alpha[:, None] * U))
+        self.size = float(arrays.namespace(second).linalg.trace(second))  # mean k(z, z)
+        self.grid = solves.EigenGrid.of(self.A)
+        Q, sampled = self.grid.vectors, _sampled(alpha)
+        self.m = (alpha @ U) @ Q  # the numerator, and the rows below, in the eigenbasis of A
         out = alpha if sampled else 0.0 * alpha
         Phi = arrays.take(Phi, evenly(Phi.shape[0], SCORE_ROWS), axis=0)
         if sampled and U.shape[0] > SCORE_ROWS:
             some = canonical_order(U)[evenly(U.shape[0], SCORE_ROWS)]
             U, out = arrays.take(U, some, axis=0), arrays.take(out, some, axis=0)
             alpha = out * (alpha.shape[0] / SCORE_ROWS)
-        return cls(grid, m, Phi @ grid.vectors, U @ grid.vectors, alpha, out, share, n)
-
-    @cached_property
-    def squares(self) -> tuple[Array, Array]:
-        """Of P and V: leverages for every η."""
-        return self.P * self.P, self.V * self.V
+        self.alpha, self.out = alpha, out  # what is left out with each row of the numerator
+        self.P, self.V = Phi @ Q, U @ Q
+        self.P2, self.V2 = self.P * self.P, self.V * self.V  # leverages for every η
 
     def values(self, reg: float) -> tuple[Array, Array, Array, Array]:
         """The ratio at rows of p and of q, each left out of its own; then with nothing left out."""
-        xp, out, (P2, V2) = arrays.namespace(self.P), self.out, self.squares
-        shrink = self.grid.shrink(reg)
+        xp, out, shrink = arrays.namespace(self.P), self.out, self.grid.shrink(reg)
         r_z, r_u = self.P @ (shrink * self.m), self.V @ (shrink * self.m)
-        v = V2 @ shrink
-        left = 1.0 - (1 - self.share) * (P2 @ shrink) / self.n
+        v = self.V2 @ shrink
+        left = 1.0 - (1 - self.share) * (self.P2 @ shrink) / self.n
         # a numerator of one point has nothing left when that point is out
         rest = xp.where(xp.abs(1.0 - out) < 1e-12, 1.0, 1.0 - out)
         at_u = (r_u - out * v) / (rest * xp.clip(1 - self.share * out * v, 1e-10, None))
@@ -293,13 +241,31 @@ class RatioLeftOut:
         within = 0.5 * (self.grid.values @ (c * c)) - self.m @ c
         return float(within + of_z + self.alpha @ (out_u - in_u))
 
+    def best(self) -> float:
+        """The η of the least score; below κ/n, κ = mean k(z, z), only where rows clearly say so.
+
+        From η = κ/n on, φ_iᵀ(A + ηI)⁻¹φ_i/n is at most one half, as A is at least φ_iφ_iᵀ/n: no row
+        makes more than half of its own estimate. Below, the score can be the mean of a few large
+        terms and its minimum the wildest ratio, so what is gained has to exceed its standard error.
+        """
+        free = self.least(DECADES[0])
+        if free >= self.size / self.n:
+            return free
+        safe = self.least(-math.log10(self.n))
+        gain, error = self.gain(self.careful_rows(free), self.careful_rows(safe))
+        return free if gain > error else safe
+
+    def least(self, low: float) -> float:
+        """The η of the least score, of those from a multiple of κ on."""
+        return minimise_log10(self.score, low, DECADES[1], size=self.size)[0]
+
     def careful_rows(self, reg: float) -> tuple[Array, Array]:
         """As if p had had a row at each row of q.
 
         Otherwise a ratio that explodes where p has none makes q likelier, and nothing is against.
         """
         at_z, at_u, _, _ = self.values(reg)
-        return self.rows(at_z, at_u / (1.0 + self.squares[1] @ self.grid.shrink(reg) / self.n))
+        return self.rows(at_z, at_u / (1.0 + self.V2 @ self.grid.shrink(reg) / self.n))
 
     def gain(self, ours, theirs) -> tuple[float, float]:
         """How far J of careful rows is below that of others, and its standard error."""

@@ -49,6 +49,12 @@ class Every(NamedTuple):
         found = left @ self.told
         return found[:, :-1] / found[:, -1:]
 
+    def with_laws(self, weights, points) -> Every:
+        """With coordinates that are not of observations, but of laws on points, a column each."""
+        xp = arrays.namespace(points)
+        own = weights.T @ xp.concat([points, xp.ones_like(points[:, :1])], axis=1)
+        return self._replace(told=xp.concat([self.told, own], axis=0))
+
     def beside(self, Phi, shares, told, further: Further | None) -> Every:
         """With further rows, and the coordinates they add."""
         second, own = self.second, self.told

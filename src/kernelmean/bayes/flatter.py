@@ -7,9 +7,8 @@ mode, and bends them no more. Densities, quantiles, modes and draws are all by i
 import numpy as np
 
 from ..core import arrays
-from ..core.minimise import CLEAR
+from ..core.minimise import CLEAR, mean_and_error
 from ..densities import ConditionalDensity
-from ..densities.rival import gain
 from ..embedding.move import Wide
 from ..kernels import Gaussian, Gaussian4, Kernel
 from ..regression.width import FLAT
@@ -34,5 +33,5 @@ def flatter(model: ConditionalDensity) -> tuple[Kernel, Wide] | None:
     p = p / np.exp(steepness)
     wide = fit.wide.chosen(p, e)
     theirs = arrays.to_numpy(laws.log_density_of_pairs(y))
-    by, error = gain(wide.log_mixed(p, e) + steepness, theirs)
+    by, error = mean_and_error(wide.log_mixed(p, e) + steepness - theirs)
     return None if by < -CLEAR * error else (kernel, wide)

@@ -24,10 +24,10 @@ def choose_by_folds(Phi, beta, Psi, rule: str, balance: bool) -> float:
     folds = [_left_out(Phi, beta, Psi, rule, a) for a in range(FOLDS)]
 
     def loss(reg: float) -> float:
-        return sum(_loss(d, off(reg * size**power), balance) for d, off in folds)
+        return sum(_loss(d, off(reg), balance) for d, off in folds)
 
     low, high = (bound * power for bound in DECADES)
-    return minimise_log10(loss, low, high)[0] * size**power
+    return minimise_log10(loss, low, high, size=size**power)[0]
 
 
 def _left_out(Phi, beta, Psi, rule: str, a: int) -> tuple[Array, Callable[[float], Array]]:

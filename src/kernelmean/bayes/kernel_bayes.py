@@ -25,6 +25,7 @@ from ..core.stages import stage
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..densities import ConditionalDensity
+from ..densities.bending import Bent, bends_block, long_tails
 from ..densities.laws import MovedLaws
 from ..embedding.adjusted import Adjusted, Posterior, in_box
 from ..embedding.embedding import MeanEmbedding, as_one_embedding
@@ -33,13 +34,14 @@ from ..features.base import FeatureMap
 from ..features.choose import as_target_map, fit_pairs, kernel_of, refuse_lengthscale
 from ..features.landmarks import Further, Landmarks
 from ..kernels import Kernel
-from ..regression.leave_one_out import LeaveOneOut, best_scale
-from ..regression.support import Support, closest, support_of
+from ..regression.leave_one_out import LeaveOneOut, best_scale, loss_of_kernels
+from ..regression.support import Support
 from ..regression.width import Told, told
-from .density_ratio import DensityRatio, solve_ratio
+from .density_ratio import DensityRatio, RatioLeftOut
 from .every import Every
 from .flatter import flatter
 from .folds import choose_by_folds
+from .reach import gone_over, thinness
 from .rules import bayes_factors, covered_shares
 from .supervision import each_strength, targets, unpack_supervision
 
@@ -81,7 +83,9 @@ class KernelBayes(Saveable, BaseEstimator):
         modes and draws are those of its own scale.
     kernel_x, kernel_z : Kernel, str, scikit-learn kernel or callable
         By name, distances are of columns over their standard deviations, so that units do not
-        matter. For "density", `kernel_x` of the `ConditionalDensity`, and the kernel of the ratio.
+        matter; those of observations on a scale s arsinh((x − c)/s) in columns with long tails, if
+        the leave-one-out loss is lower then. For "density", `kernel_x` of the
+        `ConditionalDensity`, and the kernel of the ratio.
     reg_prior : float, optional
         η, per sample. None minimises, for each prior, the leave-one-out score of the density ratio.
     reg : float, optional
@@ -194,27 +198,18 @@ class KernelBayes(Saveable, BaseEstimator):
         given, (rows, X, Z) = (X, Z), few_of(SEARCH_ROWS, X=X, Z=Z)
         rows = rows if rows is not None and rows.n > SEARCH_ROWS else None
         self._far, self._of_some, self.density_ = rows, rows is not None, None
-        points_x = checks.as_points(X, "X", min_rows=2, one_d=False)
-        checks.note_columns(self, X)
-        if Z is None:
-            raise ValueError(
-                "Z is None; the latents of the training pairs, (n,) or (n, d_z), are needed"
-            )
-        points_z = checks.as_points(Z, "Z")
-        checks.check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
-        checks.check_library(points_z, points_x, "Z", "the rows of X")
+        points_x, self.points_ = pairs = checks.as_pairs(self, X, Z, "Z")
         self.one_output_ = checks.as_floats(Z, "Z").ndim == 1
         self.latent_names_ = names = checks.column_names(Z)
-        self.points_ = checks.frozen(points_z)
         self._found: dict[str, tuple[tuple, float]] = {}
-        self._order = Order.of(points_x, points_z)
+        self._order = Order.of(*pairs)
         self._fit_latents(names)
-        box = Support.of(points_x) if rows is None else support_of(rows)
+        box = Support.of(points_x) if rows is None else rows.in_slices(Support.of, 1)
         self._support = box.widened(REACH)
         if self.rule == "density":
             self._fit_density(*given)
             return self
-        self._seen = checks.frozen(points_x)
+        self._seen = points_x
         self._fit_observations(self._order.sorted(points_x), checks.column_names(X))
         if rows is not None:
             self.regularisers()  # a pass for the prior of the latents
@@ -224,7 +219,9 @@ class KernelBayes(Saveable, BaseEstimator):
         """The batch of posterior embeddings given each row of `X`.
 
         Every row shares the factorisation of the prior's system, so thousands of observations
-        cost little more than one. Further from the observations of the pairs than half of their
+        cost little more than one. Where few pairs are within the kernel's reach (fewer than 20, or
+        √n) weights go over, continuously, to those of as many nearest pairs, unless `reg` is given.
+        Further from the observations of the pairs than half of their
         range kernels are zero, and posteriors are those at the nearest point that is not so far:
         flagged (`extrapolated`), and warned of.
 
@@ -292,7 +289,7 @@ class KernelBayes(Saveable, BaseEstimator):
         """Latents less their means given x, each without its own pair."""
         second = None if rows.every is None else rows.every.second
         reg, Phi, beta = self._reg(rows), rows.Phi, rows.beta
-        left, right = bayes_factors(Phi, beta, Phi, reg, self.rule, second)
+        left, right, _ = bayes_factors(Phi, beta, Phi, reg, self.rule, second)
         xp = arrays.namespace(Phi)
         shares = xp.clip(beta, 0.0, None)
         off = rows.points - (shares @ rows.points) / xp.sum(shares)
@@ -316,34 +313,36 @@ class KernelBayes(Saveable, BaseEstimator):
             outside = rows.support.outside(points, self.kernel_x_, OUTSIDE)
             points = rows.support.nearest(points, self.kernel_x_)
         coordinates = self._coordinates(points, rows)
-        lost = self._unreached(points, coordinates)
-        if lost.any():
-            near = closest(arrays.to_numpy(points)[lost], arrays.to_numpy(self._seen))
-            points = arrays.to_numpy(points).copy()
-            points[lost] = near
-            coordinates = self._coordinates(arrays.like(points, self._seen), rows)
-            outside = lost if outside is None else lost | outside
         second = None if rows.every is None else rows.every.second
         known = rows.Phi, rows.beta, coordinates, self._reg(rows), self.rule, second
-        return rows, outside, *bayes_factors(*known)
+        left, right, second = bayes_factors(*known)
+        if self._seen is None or not self.kernel_x_.boxed:  # of categories none is nearest
+            return rows, outside, left, right
+        lost = self._unreached(points, coordinates)
+        t, seen = 1.0 * lost, self._order.sorted(self._seen)
+        if self.reg is None:  # who gives λ asks for the weights of the formula
+            shares = rows.beta[: len(seen)]
+            t = np.maximum(t, thinness(coordinates, left, right, second, shares))
+        if t.any():
+            r = left.shape[1]
+            near, pairs = (arrays.to_numpy(self.kernel_x_.lift(A)) for A in (points, seen))
+            left, right = gone_over(left, right, t, near, pairs, rows.beta)
+            if rows.every is not None:
+                rows = replace(rows, every=rows.every.with_laws(right[:, r:], rows.points))
+        return rows, lost if outside is None else lost | outside, left, right
 
     def _coordinates(self, points, rows: _Rows) -> Array:
         coordinates = self.features_x_.transform(points)
         return coordinates if rows.further is None else rows.further.widened(points, coordinates)
 
     def _unreached(self, points, coordinates) -> np.ndarray:
-        """Which points are in no kernel's reach, with a warning: a gap between far observations.
-
-        Not of categories, of which none is nearest.
-        """
+        """Which points are in no kernel's reach, with a warning: a gap between far observations."""
         told = arrays.to_numpy(arrays.namespace(coordinates).sum(coordinates**2, axis=1))
-        if self._seen is None or not self.kernel_x_.boxed:
-            return np.zeros(len(told), dtype=bool)
         lost = told < SILENT * arrays.to_numpy(self.kernel_x_.diag_of(points))
         if lost.any():
             checks.warn_numerical(
                 f"X has {lost.sum()} row(s) where no kernel reaches, row {np.flatnonzero(lost)[0]} "
-                "first: posteriors are those at the nearest observation of the pairs"
+                "first: posteriors are those of the nearest pairs"
             )
         return lost
 
@@ -393,6 +392,7 @@ class KernelBayes(Saveable, BaseEstimator):
         reg_prior, reg = self.regularisers()
         n, d = self.points_.shape
         latents = Labels.of(None, self.latent_names_).named(d, "z")
+        columns = names_like(self, self.n_features_in_)
         lines = [Line.chosen("reg (δ)" if self.rule == "squared" else "reg (λ)", reg, self.reg)]
         if reg_prior is not None:
             lines.insert(0, Line.chosen("reg_prior (η)", reg_prior, self.reg_prior))
@@ -400,7 +400,8 @@ class KernelBayes(Saveable, BaseEstimator):
             "Kernel Bayes' rule for " + ", ".join(latents),
             [
                 Block("Data", [Line("pairs", n, f"{n:,}"), Line("rule", self.rule, self.rule)]),
-                self.features_x_.block("Kernel on X", names_like(self, self.n_features_in_)),
+                self.features_x_.block("Kernel on X", columns),
+                *bends_block(self.kernel_x_, columns),
                 self.features_z_.block("Kernel on Z", latents),
                 Block("Fit, for the prior of the training latents", lines),
             ],
@@ -421,8 +422,8 @@ class KernelBayes(Saveable, BaseEstimator):
 
     @stage("observations")
     def _fit_observations(self, points_x, names: list[str] | None) -> None:
-        kernel_x = kernel_of(self.kernel_x, points_x, names, "X")
         self._copies = how_often(points_x, self._latents)
+        kernel_x = self._bent_or_not(points_x, names)
         if self.tune_lengthscale:
             kernel_x = kernel_x.scaled(best_scale(kernel_x, points_x, self._Q, copies=self._copies))
         self.features_x_, self._Phi = fit_pairs(
@@ -430,6 +431,18 @@ class KernelBayes(Saveable, BaseEstimator):
         )
         self._order.renumber(self.features_x_)
         self.kernel_x_ = self.features_x_.kernel_
+
+    def _bent_or_not(self, points_x, names: list[str] | None) -> Kernel:
+        """By name, on a bent scale of columns with long tails, if latents are nearer then."""
+        kernel = kernel_of(self.kernel_x, points_x, names, "X")
+        asked = isinstance(self.kernel_x, str) and self.features is None and kernel.boxed
+        bend = long_tails(arrays.to_numpy(points_x)) if asked else None
+        if bend is None:
+            return kernel
+        on_bent = arrays.like(bend(arrays.to_numpy(points_x)), points_x)
+        bent = Bent(kernel_of(self.kernel_x, on_bent, names, "X"), bend)
+        loss = loss_of_kernels(points_x, self._Q, copies=self._copies)
+        return bent if loss(bent) < loss(kernel) else kernel
 
     @stage("density")
     def _fit_density(self, X, Z) -> None:
@@ -505,11 +518,15 @@ class KernelBayes(Saveable, BaseEstimator):
         return as_one_embedding(prior, self.kernel_z_, "prior", d, where)
 
     def _ratio(self, m: MeanEmbedding) -> tuple[Callable[[Array], Array], Array, float | None]:
-        """r as a function of latents, β_i = r(z_i)/n at the training latents, and η."""
+        """r as a function of latents, β_i = r(z_i)/n, and η, which is sought once for a prior."""
         n = self.points_.shape[0]
         U, eta = self.features_z_.transform(m.points), None
         if self.ratio is None:
-            coefficients, eta = self._solve_ratio(U, m)
+            eta, second = self.reg_prior, self._second_z
+            if eta is None:
+                left_out = partial(RatioLeftOut, self._Q, second, U, m.weights)
+                eta = self._once("reg_prior", (m.points, m.weights), lambda: left_out().best())
+            coefficients = solves.ridge(second, eta).solve(m.weights @ U)
             ratio: Callable[[Array], Array] = partial(_ratio_at, self.features_z_, coefficients)
             beta = self._Q @ coefficients / n
         elif self._learns_ratio:
@@ -522,13 +539,6 @@ class KernelBayes(Saveable, BaseEstimator):
             beta = self._order.sorted(given) / n
         shares = covered_shares(beta, _coverage(U, m, self.kernel_z_))
         return ratio if shares is beta else _even, shares, eta
-
-    def _solve_ratio(self, U, m: MeanEmbedding) -> tuple[Array, float]:
-        """Coefficients of the ratio, and η: given, or sought once for each prior."""
-        solved, reg = partial(solve_ratio, self._Q, self._second_z, U, m), self.reg_prior
-        if reg is None:
-            reg = self._once("reg_prior", (m.points, m.weights), lambda: solved(None)[1])
-        return solved(reg)[:2]
 
     def _apart(self, m: MeanEmbedding) -> bool:
         """Whether means of features are clearly further apart than those of samples of one law.
@@ -599,18 +609,16 @@ class KernelBayes(Saveable, BaseEstimator):
         return found[name][1]
 
     def _reg(self, rows: _Rows) -> float:
-        if rows.reg is not None:
-            return rows.reg
-        if self.reg is not None or rows.Phi is not self._Phi:  # of supervision nothing is kept
+        known = rows.reg if self.reg is None else self.reg
+        if known is not None:
+            return float(known)
+        if rows.Phi is not self._Phi:  # of supervision nothing is kept
             return self._choose_reg(rows)
         key = rows.beta, self.selection, self.tune_lengthscale
         return self._once("reg", key, lambda: self._choose_reg(rows))
 
     def _choose_reg(self, rows: _Rows) -> float:
-        Phi, beta, Psi = rows.Phi, rows.beta, rows.Psi
-        if self.reg is not None:
-            return float(self.reg)
-        how = self.selection
+        Phi, beta, Psi, how = rows.Phi, rows.beta, rows.Psi, self.selection
         if how == "auto":
             how = "loo" if self.rule == "importance" else "heldout"
         if not how.startswith("loo"):
@@ -627,7 +635,7 @@ class KernelBayes(Saveable, BaseEstimator):
         # a lengthscale tuned to the data leaves no slack for a heavier regulariser
         one_se = how == "loo" and not self.tune_lengthscale
         own = self._copies if Phi is self._Phi else None
-        return LeaveOneOut.of(Phi, Psi, grid, d, n=n, C=C, copies=own).best(one_se, even)[0]
+        return LeaveOneOut(Phi, Psi, grid, d, n=n, C=C, copies=own).best(one_se, even)[0]
 
     def _check_settings(self) -> None:
         check_parameters(self)

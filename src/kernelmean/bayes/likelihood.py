@@ -1,9 +1,5 @@
 """Posteriors by a likelihood that is learned: a conditional density given the parameters."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
 import numpy as np
 from scipy.spatial import cKDTree
 from scipy.special import logsumexp
@@ -25,7 +21,6 @@ FEWEST, ENOUGH = 20, 3000  # draws that weights are worth: less is made wider, m
 LEAST = 1e-3  # of the largest weight: less is dropped
 
 
-@dataclass(frozen=True)
 class Likelihood:
     """p(θ | x) = p̂(x | θ) π(θ)/Z(x), with Z(x) the mean of p̂(x | θ_j) over draws θ_j of π.
 
@@ -46,18 +41,10 @@ class Likelihood:
         Of the data.
     """
 
-    model: ConditionalDensity
-    theta: np.ndarray
-    data: np.ndarray
-    prior: NormalScores
-    draws: Draws
-    seen: Support
-
-    @classmethod
-    def of(cls, prior: NormalScores, draws: Draws, theta, data) -> Likelihood:
-        some = evenly(len(theta), ROWS)
-        model = ConditionalDensity().fit(theta[some], data[some])
-        return cls(model, theta, data, prior, draws, Support.of(data))
+    def __init__(self, prior: NormalScores, draws: Draws, theta, data):
+        self.prior, self.draws, self.theta, self.data = prior, draws, theta, data
+        some, self.seen = evenly(len(theta), ROWS), Support.of(data)
+        self.model = ConditionalDensity().fit(theta[some], data[some])
 
     def at(self, row: np.ndarray) -> MeanEmbedding:
         """Of the parameters, given data (1, q): a batch of one, on draws of the prior."""

@@ -77,8 +77,10 @@ def product_rule(c: ConditionalEmbedding, m) -> MeanEmbedding:
 
 def bayes_factors(
     Phi, beta, coordinates, reg: float, rule: str, second=None
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
     """Factors of the posterior weights of kernel Bayes' rule: W = left rightᵀ, shape (batch, n).
+
+    And ΦᵀDΦ, or C.
 
     importance: left = φ(x)ᵀ(ΦᵀDΦ + λI)⁻¹, right = DΦ with D = diag(max(β, 0));
     squared: left = φ(x)ᵀC(C² + δI)⁻¹, right = diag(β)Φ with C = Φᵀdiag(β)Φ.
@@ -104,9 +106,10 @@ def bayes_factors(
     right = shares[:, None] * Phi
     second = Phi.T @ right if second is None else second
     if rule == "importance":
-        return solves.ridge(second, reg).solve_rows(coordinates), right
+        return solves.ridge(second, reg).solve_rows(coordinates), right, second
     values, vectors = xp.linalg.eigh(second)
-    return ((coordinates @ vectors) * solves.squared_filter(values, reg)) @ vectors.T, right
+    left = ((coordinates @ vectors) * solves.squared_filter(values, reg)) @ vectors.T
+    return left, right, second
 
 
 def covered_shares(beta, coverage: float) -> Array:

@@ -67,7 +67,7 @@ class Draft:
             rows = arrays.take(there, evenly(there.shape[0], POINTS), axis=0)
             found = Coordinates.of(as_feature_map(features).fit(rows, kernel), there)
         coordinates = found if seen.all() else Coordinates.of(found.features, points)
-        moments = Moments.of(coordinates, seen, sequences)
+        moments = Moments(coordinates, seen, sequences)
         own = features is None
         return cls(Rows.of(points, seen, sequences), kernel, coordinates, moments, own)
 
@@ -96,7 +96,7 @@ class Draft:
         every = np.zeros((len(self.rows.seen), values.shape[1]))
         every[self.rows.seen] = values
         found = Coordinates.of(features, every)
-        return Moments.of(found, self.rows.seen, self.rows.sequences)
+        return Moments(found, self.rows.seen, self.rows.sequences)
 
     def density_ratios(self, embeddings: np.ndarray, points) -> np.ndarray:
         """f_k/f of some rows for laws O: φᵀ(C + λI)⁻¹O, within limits."""

@@ -14,7 +14,7 @@ from ..core.progress import Verbose, track
 from ..core.stages import stage
 from ..kernels import Delta, Kernel
 from .emission import AnySmoothing, Guard, GuardRule, Laws, own_widths, rule_of_thumb, smoothing_of
-from .markov import Chain, filtered, predicted, smoothed, stationary, transitions
+from .markov import Chain, filtered, predicted, smoothed, transitions
 from .rows import Rows
 
 FIRST_STEPS = 3  # iterations in which the log-likelihood may fall
@@ -86,12 +86,7 @@ class Climb:
 
 def maximised(alpha, gamma, chain: Chain, sequences) -> Chain:
     """The chain with the expected transitions, started in its stationary law."""
-    counts = transitions(alpha, gamma, chain, sequences) + PSEUDO
-    transmat = counts / counts.sum(axis=1, keepdims=True)
-    return Chain(stationary(transmat), transmat)
-
-
-Maximise = Callable[[np.ndarray, np.ndarray, Any, list[slice]], Chain]
+    return Chain.counted(transitions(alpha, gamma, chain, sequences) + PSEUDO)
 
 
 def expectation(smoothing: AnySmoothing, rows: Rows, gamma, chain: Chain) -> tuple:
@@ -177,7 +172,7 @@ class Refinement:
     tol: float
     verbose: Verbose
     guard_of: GuardRule = Guard.of
-    maximise: Maximise = maximised
+    maximise: Callable[..., Chain] = maximised
     effort: Effort = Effort()
     widths: tuple[float, ...] | None = None
     task: str = "starts of EM"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,8 +12,7 @@ import numpy as np
 from scipy.special import gammaln
 from scipy.stats import chi2
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from ..core.moments import correlations, normal_bandwidth
 from ..core.saving import Saveable
 from ..core.threads import side_by_side
@@ -199,13 +199,11 @@ class Guard(Saveable):
         """That of one state, columns dependent."""
         W = self.whitening[k]  # type: ignore[index]
         size, d, far = np.log(np.diag(W)).sum(), W.shape[0], self.off(points, k)
-        if self.degrees is None:
+        if (nu := self.degrees) is None:
             return size - 0.5 * (far + d * LOG_2PI)
-        both = self.degrees + d
-        height = (
-            gammaln(both / 2) - gammaln(self.degrees / 2) - d / 2 * np.log(self.degrees * np.pi)
-        )
-        return size + height - both / 2 * np.log1p(far / self.degrees)
+        both = nu + d
+        height = gammaln(both / 2) - gammaln(nu / 2) - d / 2 * np.log(nu * np.pi)
+        return size + height - both / 2 * np.log1p(far / nu)
 
     def off(self, points: np.ndarray, k: int) -> np.ndarray:
         """Squared distances from the mean of state k, in its own scale."""
@@ -298,9 +296,8 @@ class EmissionsByState(Saveable):
 
     def reordered(self, order: np.ndarray) -> EmissionsByState:
         """With the states renumbered."""
-        return EmissionsByState(
-            tuple(self.parts[k] for k in order), tuple(self.widths[k] for k in order)
-        )
+        parts, widths = (tuple(each[k] for k in order) for each in (self.parts, self.widths))
+        return EmissionsByState(parts, widths)
 
     def log_density(self, points) -> np.ndarray:
         """log f_k(y) for every row, (m, K)."""
@@ -354,7 +351,6 @@ GuardRule = Callable[[np.ndarray, np.ndarray, np.ndarray, bool], Guard]
 # ------------------------------------------------------------ learning them
 
 
-@dataclass(frozen=True)
 class Smoothing:
     """Training rows in the coordinates of a smoothing kernel: from γ to densities, both ways.
 
@@ -380,41 +376,38 @@ class Smoothing:
         column, and whether the data are discrete.
     """
 
-    kernel: Kernel
-    coordinates: Coordinates
-    points: np.ndarray
-    row: np.ndarray | slice
-    own: np.ndarray
-    atom: np.ndarray
-    guard_of: GuardRule
-
-    @classmethod
-    def of(cls, points, kernel: Kernel, guard_of: GuardRule = Guard.of) -> Smoothing:
-        distinct, found, count = np.unique(
-            arrays.to_numpy(points), axis=0, return_inverse=True, return_counts=True
-        )
-        row: np.ndarray | slice = found.reshape(-1)
-        coordinates = Coordinates.by_landmarks(arrays.like(distinct, points), kernel, RANK)
-        n = points.shape[0]
-        atom = count >= max(ATOM * n, 2) if not isinstance(kernel, Delta) else count > 0
-        if len(distinct) == n:  # in the order of the rows, so that nothing is looked up
-            order, row = found.reshape(-1), slice(None)
+    def __init__(self, points, kernel: Kernel, guard_of: GuardRule = Guard.of):
+        self.kernel, self.guard_of, rows = kernel, guard_of, arrays.to_numpy(points)
+        self.points, found, count = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+        coordinates = Coordinates.by_landmarks(arrays.like(self.points, points), kernel, RANK)
+        self.atom = count >= max(ATOM * len(rows), 2) if not self.discrete else count > 0
+        self.row: np.ndarray | slice = found.reshape(-1)
+        if len(count) == len(rows):  # in the order of the rows, so that nothing is looked up
+            order, self.row = found.reshape(-1), slice(None)
             coordinates = coordinates.reordered(points, order)
-            distinct, atom = arrays.to_numpy(points), atom[order]
+            self.points, self.atom = rows, self.atom[order]
         squares = coordinates.by_blocks(lambda rows, Phi: arrays.to_numpy(Phi**2).sum(axis=1))
-        own = np.concatenate(squares)
-        return cls(kernel, coordinates, distinct, row, own, atom, guard_of)
+        self.coordinates, self.own = coordinates, np.concatenate(squares)
 
     def guarded(self, rule: GuardRule) -> Smoothing:
         """With another rule for the guard."""
-        return replace(self, guard_of=rule)
+        other = copy(self)
+        other.guard_of = rule
+        return other
 
     @property
     def bare(self) -> Smoothing:
         """Without the kernel: densities are the guards', times the share that these have."""
         none = arrays.like(np.empty((len(self.points), 0)), self.coordinates.points)
-        coordinates = replace(self.coordinates, kept=none)
-        return replace(self, coordinates=coordinates, own=np.zeros(len(self.points)))
+        other = copy(self)
+        other.coordinates = replace(self.coordinates, kept=none)
+        other.own = np.zeros(len(self.points))
+        return other
+
+    @property
+    def discrete(self) -> bool:
+        """Whether all rows are values of a table."""
+        return isinstance(self.kernel, Delta)
 
     @property
     def log_height(self) -> float:
@@ -435,8 +428,7 @@ class Smoothing:
         def of_some(some: slice) -> np.ndarray:
             at = some if isinstance(self.row, slice) else self.row[some]
             mine = np.where(self.atom[at, None], gamma[some], weights[at])
-            if isinstance(self.kernel, Delta):
-                mine = np.zeros_like(mine)
+            mine = np.zeros_like(mine) if self.discrete else mine
             kernel_part = everything[at] - mine * self.own[at, None]
             left = np.maximum(laws.guard.counts - mine, 0.0)
             return laws.guard.mixed(kernel_part, self.points[at], self.log_height, left)
@@ -470,8 +462,7 @@ class Smoothing:
         return Emissions(self.coordinates.features, total, self._guard(weights), self.log_height)
 
     def _guard(self, weights: np.ndarray) -> Guard:
-        discrete = isinstance(self.kernel, Delta)
-        return self.guard_of(self.points, weights, self._spread, discrete)
+        return self.guard_of(self.points, weights, self._spread, self.discrete)
 
     @cached_property
     def _spread(self) -> np.ndarray:
@@ -499,9 +490,8 @@ class SmoothingByState:
     def emissions(self, gamma: np.ndarray) -> EmissionsByState:
         """The laws given the probabilities of the states, (n, K)."""
         widths = tuple(getattr(part.kernel, "lengthscale", None) for part in self.parts)
-        return EmissionsByState(
-            tuple(part.emissions(gamma[:, [k]]) for k, part in enumerate(self.parts)), widths
-        )
+        laws = tuple(part.emissions(gamma[:, [k]]) for k, part in enumerate(self.parts))
+        return EmissionsByState(laws, widths)
 
     def log_densities(self, gamma: np.ndarray) -> np.ndarray:
         """As `Smoothing.log_densities`."""
@@ -519,8 +509,8 @@ AnySmoothing = Smoothing | SmoothingByState
 def smoothing_of(points, kernel: Kernel, widths: Sequence[float] | None) -> AnySmoothing:
     """Of rows, at one bandwidth, or at such multiples of it by state."""
     if widths is None:
-        return Smoothing.of(points, kernel)
-    return SmoothingByState(kernel, tuple(Smoothing.of(points, kernel.scaled(w)) for w in widths))
+        return Smoothing(points, kernel)
+    return SmoothingByState(kernel, tuple(Smoothing(points, kernel.scaled(w)) for w in widths))
 
 
 def own_widths(points: np.ndarray, weights: np.ndarray) -> tuple[float, ...]:

@@ -7,8 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays, checks
-from ..core.checks import Array
+from ..core import Array, arrays, checks
 from ..core.labels import Labels
 from ..core.parameters import check_parameters, with_old_keywords
 from ..core.saving import Saveable
@@ -111,14 +110,9 @@ class ChainEstimator(Saveable, BaseEstimator):
     def chain_(self) -> FittedChain:
         """The fitted chain and its laws as a value, which filters as `inference` says."""
         check_is_fitted(self)
-        return FittedChain(
-            self.driven_ or Chain(self.startprob_, self.transmat_),
-            self.emissions_,
-            self.laws_,
-            self.bandwidth_,
-            self.variates_,
-            self.rule_ if self.by_rule else None,
-        )
+        chain = self.driven_ or Chain(self.startprob_, self.transmat_)
+        laws = self.emissions_, self.laws_, self.bandwidth_, self.variates_
+        return FittedChain(chain, *laws, self.rule_ if self.by_rule else None)
 
     @property
     @abstractmethod
@@ -217,10 +211,8 @@ class ChainEstimator(Saveable, BaseEstimator):
 
     def draw(self, n_samples: int, random_state, inputs=None) -> tuple[Array, np.ndarray]:
         """A sequence of observations, and numbers of its states."""
-        chain = self.chain_
-        n = checks.check_count(n_samples, "n_samples")
         rng = checks.generator(self.random_state if random_state is None else random_state)
-        return chain.draw(n, rng, inputs)
+        return self.chain_.draw(n_samples, rng, inputs)
 
     def start(self, prior=None) -> RegimeBelief:
         """The belief before the first observation, to be carried on one step at a time.
@@ -262,10 +254,8 @@ class ChainEstimator(Saveable, BaseEstimator):
         d, n = self.n_features_in_, self.emissions_.points.shape[0]
         names = ", ".join(self.columns.named(d))
         data = [Line("columns", names, names), Line("points of the laws", n, f"{n:,}")]
-        return Summary(
-            f"{self.noun} of {names}",
-            [Block("Data", data), *self.blocks(), Block("Learning", self._learning())],
-        )
+        blocks = [Block("Data", data), *self.blocks(), Block("Learning", self._learning())]
+        return Summary(f"{self.noun} of {names}", blocks)
 
     @abstractmethod
     def blocks(self) -> list[Block]:

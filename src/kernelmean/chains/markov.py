@@ -55,6 +55,12 @@ class Chain:
         """State k becomes what state order[k] was."""
         return Chain(self.startprob[order], self.transmat[np.ix_(order, order)])
 
+    @classmethod
+    def counted(cls, counts: np.ndarray) -> Chain:
+        """With transitions in proportion to these of each state; started in its stationary law."""
+        transmat = counts / counts.sum(axis=1, keepdims=True)
+        return Chain(stationary(transmat), transmat)
+
 
 # ------------------------------------------------------------ the engine
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import logsumexp
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from ..embedding.embedding import MeanEmbedding
 from . import markov
 from .emission import EmissionsByState, Guard, Laws, SignedEmissions
@@ -123,13 +122,12 @@ class FittedChain:
         """Densities of some columns."""
         laws, guard = self.emissions.marginal(columns), self.laws.guard.marginal(columns)
         left, _ = laws.factors
-        parts, widths = [], []
-        for k in range(len(guard.counts)):
-            width = self.width(k)
-            width = tuple(width[j] for j in columns) if isinstance(width, tuple) else width
+        widths = [self.width(k) for k in range(len(guard.counts))]
+        widths = [tuple(w[j] for j in columns) if isinstance(w, tuple) else w for w in widths]
+        parts = []
+        for k, width in enumerate(widths):
             law, only = laws.reweighted(left[k : k + 1]), guard.reordered(np.array([k]))
             parts.append(SignedEmissions(law, width, only))
-            widths.append(width)
         return EmissionsByState(tuple(parts), tuple(widths))
 
     def width(self, k: int) -> float | tuple[float, ...] | None:

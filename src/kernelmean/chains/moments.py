@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
@@ -36,6 +37,7 @@ def whitened(moments: Moments, r: int, floor: float) -> tuple[np.ndarray, np.nda
 
 SMALLER = 8  # times than blocks elsewhere: each is a task of a core
 LANDMARK_ROWS = 20_000  # that landmarks are chosen among
+ENDS = slice(2), slice(-2, None)  # of rows that others may follow, or precede
 KEPT = 2**27  # floats of coordinates that are kept (1 GiB); beyond, they are made block by block
 
 
@@ -59,19 +61,16 @@ class Coordinates:
         The guard of the laws stands in for what the landmarks do not reach.
         """
         n, features = points.shape[0], Nystroem(max_rank=rank)
-        some = (
-            points if n <= LANDMARK_ROWS else arrays.take(points, evenly(n, LANDMARK_ROWS), axis=0)
-        )
+        whole = n <= LANDMARK_ROWS
+        some = points if whole else arrays.take(points, evenly(n, LANDMARK_ROWS), axis=0)
         with hushed():
             Phi = features.fit_transform(some, kernel)
-        return cls(features, points, Phi) if some is points else cls.of(features, points)
+        return cls(features, points, Phi) if whole else cls.of(features, points)
 
     def reordered(self, points, order: np.ndarray) -> Coordinates:
         """Of the same rows in another order, `points`."""
-        kept = self.kept
-        return Coordinates(
-            self.features, points, None if kept is None else arrays.take(kept, order, axis=0)
-        )
+        kept = None if self.kept is None else arrays.take(self.kept, order, axis=0)
+        return Coordinates(self.features, points, kept)
 
     def __getitem__(self, rows: slice) -> Array:
         if self.kept is not None:
@@ -88,7 +87,7 @@ class Coordinates:
         """Sums `of` the coordinates."""
 
         def part(rows: slice, Phi: Array) -> Run:
-            return Run.over(of, Phi, seen[rows], first[rows])
+            return Run(of, Phi, seen[rows], first[rows])
 
         return reduce(merged, self.by_blocks(part))
 
@@ -127,9 +126,8 @@ def _run_of(block: tuple, features: FeatureMap, of: Callable) -> Run:
     return Coordinates(features, points, None).run(of, seen, first)
 
 
-@dataclass(frozen=True)
 class Run:
-    """Rows that follow each other: sums over them, and the two at either end.
+    """Rows of aligned arrays that follow each other: sums over them, and the two at either end.
 
     Attributes
     ----------
@@ -139,26 +137,19 @@ class Run:
     head, tail : tuple of arrays
     """
 
-    of: Callable
-    sums: tuple
-    head: tuple
-    tail: tuple
-
-    @classmethod
-    def over(cls, of: Callable, *rows) -> Run:
-        """Of rows of aligned arrays."""
-        ends = (tuple(a[side, ...] for a in rows) for side in (slice(2), slice(-2, None)))
-        return cls(of, of(*rows), *ends)
+    def __init__(self, of: Callable, *rows):
+        self.of, self.sums = of, of(*rows)
+        self.head, self.tail = (tuple(a[side, ...] for a in rows) for side in ENDS)
 
     def merge(self, other: Run) -> Run:
         """Both: with the pairs and triples that go on from the one to the other."""
-        middle = Run.over(self.of, *_joined(self.tail, other.head))
+        whole, middle = copy(self), self.of(*_joined(self.tail, other.head))
         apart = self.of(*self.tail), self.of(*other.head)
-        terms = zip(self.sums, other.sums, middle.sums, *apart, strict=True)
-        sums = tuple(a + b + (both - one - two) for a, b, both, one, two in terms)
-        head = tuple(a[:2, ...] for a in _joined(self.head, other.head))
-        tail = tuple(a[-2:, ...] for a in _joined(self.tail, other.tail))
-        return Run(self.of, sums, head, tail)
+        terms = zip(self.sums, other.sums, middle, *apart, strict=True)
+        whole.sums = tuple(a + b + (both - one - two) for a, b, both, one, two in terms)
+        whole.head = tuple(a[:2, ...] for a in _joined(self.head, other.head))
+        whole.tail = tuple(a[-2:, ...] for a in _joined(self.tail, other.tail))
+        return whole
 
 
 def _joined(earlier: tuple, later: tuple) -> list:
@@ -174,9 +165,8 @@ def _links(seen: np.ndarray, first: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 # ------------------------------------------------------------ moments
 
 
-@dataclass(frozen=True)
 class Moments:
-    """Means over rows, pairs and triples of rows that follow each other.
+    """Means over rows, pairs and triples of rows that follow each other; some are not `seen`.
 
     Attributes
     ----------
@@ -191,26 +181,14 @@ class Moments:
         Whether each row is observed, and whether a sequence begins with it.
     """
 
-    mean: np.ndarray
-    second: np.ndarray
-    pairs: np.ndarray
-    skips: np.ndarray
-    earlier: np.ndarray
-    later: np.ndarray
-    n_pairs: int
-    n_triples: int
-    steps: tuple[np.ndarray, np.ndarray]
-
-    @classmethod
-    def of(cls, coordinates: Coordinates, seen: np.ndarray, sequences) -> Moments:
-        """Sums over rows; those that are not `seen` are left out."""
+    def __init__(self, coordinates: Coordinates, seen: np.ndarray, sequences):
         first = np.zeros(len(seen), dtype=bool)
         first[[s.start for s in sequences]] = True
-        *sums, n, n_pairs, n_triples = coordinates.run(_terms, seen, first).sums
-        counts = (n, n, n_pairs, n_triples, n_pairs, n_pairs)
-        means: list = [total / count for total, count in zip(sums, counts, strict=True)]
-        means += [int(n_pairs), int(n_triples), (seen, first)]
-        return cls(*means)
+        *sums, n, pairs, triples = coordinates.run(_terms, seen, first).sums
+        counts = (n, n, pairs, triples, pairs, pairs)
+        means = (total / count for total, count in zip(sums, counts, strict=True))
+        self.mean, self.second, self.pairs, self.skips, self.earlier, self.later = means
+        self.n_pairs, self.n_triples, self.steps = int(pairs), int(triples), (seen, first)
 
     def third(self, coordinates: Coordinates, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """T_abc = E (φ(Y_1)ᵀu¹_a)(φ(Y_2)ᵀu_b)(φ(Y_3)ᵀu_c), u¹ and u the columns given."""

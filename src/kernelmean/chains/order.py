@@ -1,10 +1,8 @@
 """The number of states by canonical correlations, and the papers' rules."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -42,17 +40,14 @@ class Order(int):
 
     method: str
     singular_values: np.ndarray
-    correlations: np.ndarray
-    threshold: float | None
-    scores: dict[int, float]
-    errors: dict[int, float]
+    correlations: np.ndarray = np.empty(0)
+    threshold: float | None = None
+    scores: dict[int, float] = {}  # noqa: RUF012
+    errors: dict[int, float] = {}  # noqa: RUF012
 
-    def __new__(cls, value: int, method: str, singular_values, **more: Any) -> Order:
+    def __new__(cls, value: int, method: str, singular_values, **more: Any) -> Self:
         order = super().__new__(cls, value)
-        order.method, order.singular_values = method, singular_values
-        order.correlations = more.get("correlations", np.empty(0))
-        order.threshold, order.scores = more.get("threshold"), more.get("scores", {})
-        order.errors = more.get("errors", {})
+        vars(order).update(more, method=method, singular_values=singular_values)
         return order
 
     def to_frame(self) -> Any:
@@ -154,13 +149,8 @@ class Spectrum:
             if best[0] <= len(best[1]):
                 break  # or else every one of the coordinates is correlated: there may be more
         count, correlations, bound = max([best, *known], key=itemgetter(0))
-        return Order(
-            min(count, self.limit),
-            "correlations",
-            self.singular_values,
-            correlations=correlations,
-            threshold=bound,
-        )
+        told = {"correlations": correlations, "threshold": bound}
+        return Order(min(count, self.limit), "correlations", self.singular_values, **told)
 
 
 def knee(values: np.ndarray) -> int:

@@ -1,7 +1,5 @@
 """What a hidden Markov model returns: forecasts, and a belief that is carried on row by row."""
 
-from __future__ import annotations
-
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -132,7 +130,7 @@ class RegimeBelief(ObservationLaw):
         self._probabilities = moved(self._probabilities[None], moves)[0]
         return self
 
-    def update(self, x) -> RegimeBelief:
+    def update(self, x) -> Self:
         """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
         point, seen = as_observation(x, self._model.emissions.points)
         gaps = None if seen.all() else gaps_in(np.atleast_1d(arrays.to_numpy(x))[None])
@@ -144,7 +142,7 @@ class RegimeBelief(ObservationLaw):
         """The embedded law of the observation."""
         return self._model.mixture(self._probabilities[None])[0]
 
-    def copy(self) -> RegimeBelief:
+    def copy(self) -> Self:
         """A belief that later steps of this one leave alone."""
         return copy(self)
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from ..core.saving import Saveable
 from ..features.base import FeatureMap
 from .moments import Moments, whitened

@@ -10,10 +10,7 @@ state-space models: `AutoRegression` and `LaggedRidge` have `fit(X)` and `predic
 `mse_log_variance` are errors of forecasts of a variance.
 """
 
-from ..metrics import matched_accuracy as matched_accuracy
-from ..metrics import mse_log_variance as mse_log_variance
-from ..metrics import qlike as qlike
-from ..metrics import tmse as tmse
+from ..metrics import matched_accuracy, mse_log_variance, qlike, tmse
 from .hidden import *
 from .instruments import *
 from .kcde import *

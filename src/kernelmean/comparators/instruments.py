@@ -289,13 +289,9 @@ class SieveIV(_Comparator):
         self._basis, instruments = self._spline(X, "(X, C)"), self._spline(Z, "(Z, C)")
         Psi, Theta = _products(self._basis, X), _products(instruments, Z)
         if self.ridge:
-            self.iv_ = KernelIV(
-                Linear(),
-                Linear(),
-                split=0.5,
-                features=Nystroem(tol=1e-12, max_rank=max(Psi.shape[1], Theta.shape[1])),
-                random_state=self.random_state,
-            ).fit(Psi, y, Theta)
+            features = Nystroem(tol=1e-12, max_rank=max(Psi.shape[1], Theta.shape[1]))
+            how = {"features": features, "random_state": self.random_state}
+            self.iv_ = KernelIV(Linear(), Linear(), split=0.5, **how).fit(Psi, y, Theta)
         else:
             first, second = _halves(len(y), self.random_state)
             E = _least_squares(Theta[first], Psi[first])

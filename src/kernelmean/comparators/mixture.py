@@ -92,18 +92,16 @@ class MixtureDensityNetwork(DensityComparator):
     def _train(self, X, Y, X_held, Y_held) -> None:
         """Adam with early stopping."""
         k, d = check_count(self.components, "components"), Y.shape[1]
-        self.network_ = networks.perceptron(
-            [X.shape[1], *self.hidden], k * (1 + 2 * d), self.dropout
-        )
+        widths = [X.shape[1], *self.hidden]
+        self.network_ = networks.perceptron(widths, k * (1 + 2 * d), self.dropout)
         patience, best, self.epochs_ = check_count(self.patience, "patience"), np.inf, 0
 
         def loss(rows):
             return -networks.mixture_log_density(self.network_(X[rows]), Y[rows], k).mean()
 
         for epoch in networks.passes(self.network_, loss, len(X), self, self.epochs, DECAY, "Y"):
-            held = -networks.mixture_log_density(
-                networks.evaluate(self.network_, X_held), Y_held, k
-            ).mean()
+            parameters = networks.evaluate(self.network_, X_held)
+            held = -networks.mixture_log_density(parameters, Y_held, k).mean()
             if held < best:
                 best, self.epochs_, kept = held, epoch, deepcopy(self.network_.state_dict())
             elif epoch - self.epochs_ >= patience:

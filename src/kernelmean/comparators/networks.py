@@ -1,16 +1,16 @@
-"""What the comparators that are networks share: perceptrons, mixtures of Gaussians, descent.
+"""What the comparators that are networks share: mixtures of Gaussians, descent.
 
 Nothing here imports PyTorch before it is used.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from ..core.checks import check_count
 from ..core.extras import require
+from ..features.training import perceptron as perceptron
 from ..features.training import seeded as seeded
 
 __all__ = ["mixture_log_density"]
@@ -19,17 +19,6 @@ __all__ = ["mixture_log_density"]
 def require_torch(who: str) -> None:
     """An ImportError that says what to install, if PyTorch is missing."""
     require("torch", who, 'pip install "kernelmean[nn]"')
-
-
-def perceptron(widths: Sequence[int], outputs: int, dropout: float) -> Any:
-    """Fully connected, rectified, with dropout after every hidden layer."""
-    from torch import nn
-
-    widths = [widths[0], *(check_count(w, "hidden") for w in widths[1:])]
-    layers: list[Any] = []
-    for a, b in pairwise(widths):
-        layers += [nn.Linear(a, b), nn.ReLU(), nn.Dropout(dropout)]
-    return nn.Sequential(*layers, nn.Linear(widths[-1], outputs))
 
 
 def passes(

@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from numbers import Integral, Real
 from pathlib import Path
@@ -35,7 +34,7 @@ class NumericalWarning(UserWarning):
 _HUSHED: ContextVar[bool] = ContextVar("whether numerical trouble is told elsewhere", default=False)
 
 
-def hushed(on: bool = True) -> AbstractContextManager[None]:
+def hushed(on: bool = True) -> contextlib.AbstractContextManager[None]:
     """No `NumericalWarning` by `warn_numerical`, in this thread and in those that work for it.
 
     Within, `hushed(False)` lets them through where they are gathered.
@@ -222,26 +221,19 @@ def _holds_text(X: np.ndarray) -> bool:
 
 def _check_shape(X, name: str, min_rows: int) -> None:
     if X.ndim != 2:
-        hint = (
-            f"Reshape your data: {name}.reshape(-1, 1) for one column"
-            if X.ndim == 1
-            else "flatten each point into one row"
-        )
+        one_column = f"Reshape your data: {name}.reshape(-1, 1) for one column"
+        hint = one_column if X.ndim == 1 else "flatten each point into one row"
         raise ValueError(
             f"{name} has {X.ndim} dimension(s), shape {tuple(X.shape)}. "
             f"Expected 2D array (n, d), got {X.ndim}D array instead. {hint}"
         )
     n, d = X.shape
-    if d < 1:
-        raise ValueError(
-            f"{name} has no columns: 0 feature(s) (shape=({n}, {d})) while a minimum of 1 is "
-            "required."
-        )
-    if n < min_rows:
-        raise ValueError(
-            f"{name} is too short: found {n} sample(s) (shape=({n}, {d})) while a minimum of "
-            f"{min_rows} is required."
-        )
+    short = f"is too short: found {n} sample(s)"
+    for found, least, said in ((d, 1, "has no columns: 0 feature(s)"), (n, min_rows, short)):
+        if found < least:
+            raise ValueError(
+                f"{name} {said} (shape=({n}, {d})) while a minimum of {least} is required."
+            )
 
 
 def check_finite(X, name: str, gaps: bool = False) -> None:
@@ -387,22 +379,22 @@ def happens(event, points) -> Array:
     return found
 
 
-def check_target(y) -> None:
+def check_target(y, name: str = "y") -> None:
     """An estimator that predicts y cannot do without, in words that scikit-learn looks for."""
     if y is None:
         raise ValueError(
-            "y is missing: the estimator requires y to be passed, but the target y is None"
+            f"{name} is missing: the estimator requires {name} to be passed, but the target {name} "
+            "is None"
         )
 
 
-def as_pairs(estimator, X, y, min_rows: int = 2) -> tuple[Array, Array]:
+def as_pairs(estimator, X, y, name: str = "y", min_rows: int = 2) -> tuple[Array, Array]:
     """Rows of X and of a target y for `fit`, which notes the columns of X on the estimator."""
     points_x = as_points(X, "X", min_rows=min_rows, one_d=False)
     note_columns(estimator, X)
-    check_target(y)
-    points_y = as_points(y, "y")
-    check_lengths(points_x.shape[0], points_y.shape[0], "X", "y")
-    check_library(points_y, points_x, "y", "the rows of X")
+    check_target(y, name)
+    points_y = as_points(y, name, n=points_x.shape[0])
+    check_library(points_y, points_x, name, "the rows of X")
     return frozen(points_x), frozen(points_y)
 
 

@@ -26,10 +26,8 @@ class Labels(Saveable):
     def of(cls, X, columns: Sequence[str] | None = None) -> Labels:
         """Those of a DataFrame or Series, or other columns beside its index; arrays have none."""
         names = column_names(X) if columns is None else columns
-        return cls(
-            None if names is None else tuple(names),
-            getattr(X, "index", None) if hasattr(X, "iloc") else None,
-        )
+        index = getattr(X, "index", None) if hasattr(X, "iloc") else None
+        return cls(None if names is None else tuple(names), index)
 
     def state(self) -> dict[str, Any]:
         """What is saved: an index may hold anything, and stays behind."""

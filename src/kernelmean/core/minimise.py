@@ -60,6 +60,7 @@ def minimise_log10(
     points: int = POINTS,
     heaviest: bool = False,
     precision: float | None = None,
+    size: float = 1.0,
 ) -> tuple[float, float]:
     """Minimise `loss(10**u)` over u in [low, high]: a grid, then Brent's method in its best cell.
 
@@ -71,6 +72,8 @@ def minimise_log10(
         few rows is nearly flat, and bumpy, where there is too little regularisation.
     precision : float, optional
         Of the minimiser's logarithm; None is 1e-4.
+    size : float
+        What arguments of the loss are multiples of: `loss(size * 10**u)`.
 
     Returns
     -------
@@ -78,7 +81,7 @@ def minimise_log10(
     """
 
     def at(u: float) -> float:
-        return evaluated(_finite(loss(10.0 ** float(u))))
+        return evaluated(_finite(loss(10.0 ** float(u) * size)))
 
     grid = np.linspace(low, high, points)
     values = np.array([at(u) for u in grid])
@@ -88,8 +91,8 @@ def minimise_log10(
         at, bounds=bracket, method="bounded", options={"xatol": precision or 1e-4}
     )
     if found.fun < values[best]:
-        return float(10.0**found.x), float(found.fun)
-    return float(10.0 ** grid[best]), float(values[best])
+        return float(10.0**found.x) * size, float(found.fun)
+    return float(10.0 ** grid[best]) * size, float(values[best])
 
 
 def _heaviest_minimum(values: np.ndarray) -> int:

@@ -13,7 +13,6 @@ import itertools
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +77,8 @@ class Rows(checks.FarAway):
     def __init__(self, source, step: int = STEP, dtype="float64"):
         name = str(getattr(dtype, "__name__", dtype))
         told = checks.check_choice(name, "dtype", ("float32", "float64"))
-        self._tables: tuple = (
-            _Table(_source(source, checks.check_count(step, "step")), dtype=told),
-        )
+        blocks = _source(source, checks.check_count(step, "step"))
+        self._tables: tuple = (_Table(blocks, dtype=told),)
         self._alone = True
 
     @classmethod
@@ -128,7 +126,7 @@ class Rows(checks.FarAway):
         if not self.counts:
             raise ValueError(NO_BLOCKS)
         starts = np.cumsum([0, *self.counts])
-        pieces = pairwise(np.searchsorted(rows, starts))
+        pieces = itertools.pairwise(np.searchsorted(rows, starts))
         every = {b: rows[i:j] - starts[b] for b, (i, j) in enumerate(pieces)}
         own = {b: (some, self.names) for b, some in every.items() if len(some) or not self.n}
         found = self._each(partial(numbered, taken), own)
@@ -367,7 +365,7 @@ class _Slices:
     bounds: Sequence[int]
 
     def __iter__(self) -> Iterator:
-        for i, j in pairwise(self.bounds):
+        for i, j in itertools.pairwise(self.bounds):
             yield self.table.iloc[i:j] if hasattr(self.table, "iloc") else self.table[i:j, ...]
 
 

@@ -126,12 +126,7 @@ def load(path) -> Any:
 
 def _write(path: Path, tree: Any, arrays: list[np.ndarray]) -> None:
     blobs = [_to_npy(a) for a in arrays]
-    header = {
-        "format": FORMAT,
-        "version": VERSION,
-        "sha256": _digest(tree, blobs),
-        "object": tree,
-    }
+    header = {"format": FORMAT, "version": VERSION, "sha256": _digest(tree, blobs), "object": tree}
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(HEADER, json.dumps(header))
         for i, blob in enumerate(blobs):

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..core import arrays
-from ..core.moments import evenly
 from ..core.saving import Saveable
 from ..core.summary import Line
 from .laws import MovedLaws
 
 SHARE, FEWEST = 0.01, 5  # of the rows, and in number, from which on a repeated value is an atom
 NEAR, APART = 10, 4.0  # values at either side; deviations of their counts by which it stands out
-ROWS, LEVELS = 300, 200  # laws that cells are cut from, and quantiles of each
+LEVELS = 200  # quantiles of each law that cells are cut from
 NAMED = 3  # atoms of a column in a summary
 
 
@@ -60,7 +59,7 @@ class Atoms(Saveable):
         return cls(columns.astype(int), *rest) if len(columns) else None
 
     def cut(self, laws: MovedLaws) -> Atoms:
-        """With cells, which were shares of the rows until now, from laws at evenly spaced rows."""
+        """With cells, which were shares of the rows until now, from laws at some of the rows."""
         every = arrays.to_numpy(laws.quantile((np.arange(LEVELS) + 0.5) / LEVELS))
         low, high = np.empty((2, len(self.values)))
         for j in np.unique(self.columns):
@@ -71,7 +70,7 @@ class Atoms(Saveable):
             high[mine] = np.clip(b, v, np.append(v[1:], np.inf))
         low = np.where(self.low <= 0, -np.inf, low)
         high = np.where(self.high >= 1 - 1e-12, np.inf, high)
-        return Atoms(self.columns, self.values, self.shares, low, high)
+        return replace(self, low=low, high=high)
 
     def snapped(self, Y: np.ndarray) -> np.ndarray:
         """Y (..., d), with what is in a cell at its atom."""
@@ -110,9 +109,3 @@ def _by_rounding(count: np.ndarray) -> np.ndarray:
     values, rows = (np.convolve(c, np.ones(2 * NEAR + 1))[NEAR:-NEAR] for c in (count > 0, count))
     usual = (rows - count) / np.maximum(values - 1, 1)
     return usual + APART * np.sqrt(usual)
-
-
-def atoms_of(Y: np.ndarray, laws_at_rows) -> Atoms | None:
-    """Atoms of rows (n, d), if there are any, and their cells from `laws_at_rows(numbers)`."""
-    found = Atoms.found(Y)
-    return None if found is None else found.cut(laws_at_rows(evenly(len(Y), ROWS)))

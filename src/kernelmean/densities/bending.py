@@ -4,18 +4,15 @@ Columns of x with long tails: far out, distances on a straight scale say that no
 each other, and lengthscales that suit them see no difference in the middle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from ..core.minimise import mean_and_error
-from ..core.summary import Line
+from ..core.summary import Block, Line
 from ..embedding.move import Bend, Wide
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel
@@ -42,8 +39,11 @@ class Bent(Kernel):
         """In the middle of the data, where B is as steep as a line."""
         return self.kernel.lengthscale
 
-    def scaled(self, factor) -> Bent:
+    def scaled(self, factor) -> Self:
         return replace(self, kernel=self.kernel.scaled(factor))
+
+    def lift(self, X) -> Array:
+        return self.kernel.lift(self._on(X))
 
     def gram_of(self, X, Y) -> Array:
         return self.kernel.gram_of(self._on(X), self._on(Y))
@@ -67,14 +67,18 @@ def bent_columns(X: np.ndarray, kernel: Kernel) -> Bent | None:
 
     Nor for angles, of which a bent scale would not be one.
     """
-    if not kernel.boxed:
-        return None
+    bend = long_tails(X) if kernel.boxed else None
+    return None if bend is None else Bent(kernel, bend)
+
+
+def long_tails(X: np.ndarray) -> Bend | None:
+    """A bend of the columns with long tails; None where none has."""
     middle, spread = _middle(X)
     long = np.abs(X - middle).max(axis=0) > LONG * spread
     if not long.any():
         return None
     scale = np.where(long, spread, STRAIGHT * spread)
-    return Bent(kernel, Bend(middle, scale, X.min(axis=0), X.max(axis=0)))
+    return Bend(middle, scale, X.min(axis=0), X.max(axis=0))
 
 
 def chosen_bend(X: np.ndarray, Y: np.ndarray, kernel: Kernel) -> Bend | None:
@@ -91,7 +95,7 @@ def chosen_bend(X: np.ndarray, Y: np.ndarray, kernel: Kernel) -> Bend | None:
     which = np.repeat(np.arange(Y.shape[1]), columns[0].shape[1])
     centre, scale = np.hstack(columns)
     many = Bend(centre, scale, Y.min(axis=0)[which], Y.max(axis=0)[which])
-    design = Design.of(X, kernel, Nystroem(max_rank=RANK), 1.0)
+    design = Design(X, kernel, Nystroem(max_rank=RANK), 1.0)
     left = Location.on(design, many(Y[:, which])).residuals
     found = np.stack([_log_density(e) for e in left.T], axis=1)
     found += many.log_steepness(Y[:, which])
@@ -105,8 +109,7 @@ def chosen_bend(X: np.ndarray, Y: np.ndarray, kernel: Kernel) -> Bend | None:
         return None
     gain = np.take_along_axis(gains, best[None, :, None], axis=2).sum(axis=(1, 2))
     at = best + np.arange(len(best)) * gains.shape[2]
-    ends = (many.centre[at], many.scale[at], many.low[at], many.high[at])
-    return Bend(*ends, mean_and_error(gain))
+    return replace(many.on(at), gain=mean_and_error(gain))
 
 
 def column_lines(bend: Bend, names: Sequence[str], of: str) -> list[Line]:
@@ -117,6 +120,13 @@ def column_lines(bend: Bend, names: Sequence[str], of: str) -> list[Line]:
         for name, c, s, bent in parts
         if bent
     ]
+
+
+def bends_block(kernel: Any, names: Sequence[str]) -> list[Block]:
+    """For summaries: which columns of x a kernel bends, if any."""
+    if not isinstance(kernel, Bent):
+        return []
+    return [Block("Bent scale of X in that kernel", column_lines(kernel.bend, names, "x"))]
 
 
 def lines(bend: Bend, names: Sequence[str]) -> list[Line]:

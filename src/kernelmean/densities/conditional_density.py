@@ -7,8 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays, checks
-from ..core.checks import Array
+from ..core import Array, arrays, checks
 from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
@@ -28,7 +27,7 @@ from ..kernels import Periodic, fitted_kernel, is_tuned
 from ..regression.bandwidth import bandwidth_lines, with_bandwidth
 from ..regression.smoother import Smoother
 from . import bending, rival
-from .atoms import atoms_of
+from .atoms import Atoms
 from .cells import enough, to_be_summed
 from .conformal import ConformalDensity
 from .fit import Fit
@@ -37,6 +36,7 @@ from .plan import Plan
 from .standard import Standard
 
 CALIBRATION_ROWS = 2_000  # of the fit, that are left out to calibrate
+ATOM_ROWS = 300  # whose laws cells of atoms are cut from
 LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard deviation of y
 
 
@@ -228,11 +228,11 @@ class ConditionalDensity(Saveable, BaseEstimator):
         for draft in track([plan.draft(rows_x, bent)], description="Scales", verbose=self.verbose):
             fit = plan.finish(plan.refined(draft, rows_x, bent), rows_x, bent, rows)
         self._adopt(fit.in_order(order, points_x))
-        self.atoms_ = None
-        if self.reg is None and self.bandwidth is None:
-            self.atoms_ = atoms_of(
-                arrays.to_numpy(rows_y), lambda at: fit.laws(arrays.take(rows_x, at, axis=0))
-            )
+        chosen = self.reg is None and self.bandwidth is None
+        self.atoms_ = Atoms.found(arrays.to_numpy(rows_y)) if chosen else None
+        if self.atoms_ is not None:
+            some = evenly(rows_x.shape[0], ATOM_ROWS)
+            self.atoms_ = self.atoms_.cut(fit.laws(arrays.take(rows_x, some, axis=0)))
         return self
 
     @property
@@ -392,20 +392,17 @@ class ConditionalDensity(Saveable, BaseEstimator):
         """
         check_is_fitted(self)
         fit, points = self._fit, self.points_
-        kernel = with_bandwidth(
-            fit.kernel_y, fit.kernel_y.lengthscale if bandwidth is None else bandwidth,
-            arrays.to_numpy(points), "kernel_y",
-        )  # fmt: skip
+        bandwidth = fit.kernel_y.lengthscale if bandwidth is None else bandwidth
+        kernel = with_bandwidth(fit.kernel_y, bandwidth, arrays.to_numpy(points), "kernel_y")
         reg = fit.reg if reg is None else checks.check_positive(reg, "reg", zero=True)
         smoother = fit.smoother
         if lengthscale is not None:
             if fit.gathered is not None:
                 raise ValueError("lengthscale is for fits whose rows are here; here are their sums")
-            features = as_feature_map(self.features)
-            kernel_x: Any = fit.kernel_x
-            if not hasattr(kernel_x, "lengthscale"):
-                raise ValueError(f"lengthscale is given, but {kernel_x!r} has none")
-            Phi = features.fit_transform(self.points_x_, bending.resized(kernel_x, lengthscale))
+            if not hasattr(fit.kernel_x, "lengthscale"):
+                raise ValueError(f"lengthscale is given, but {fit.kernel_x!r} has none")
+            kernel_x = bending.resized(fit.kernel_x, lengthscale)
+            Phi = as_feature_map(self.features).fit_transform(self.points_x_, kernel_x)
             smoother = Smoother.of(Phi, self.intercept_)
         return fit.score_at(smoother, kernel, "loo_score")(reg)
 
@@ -413,10 +410,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         """The fit in words and numbers: rows, kernels, bandwidth, λ."""
         check_is_fitted(self)
         n, d, bend = self._fit.smoother.n, self.points_.shape[1], self._fit.bend
-        kernel_x, columns = self.kernel_x_, names_like(self, self.n_features_in_)
-        bends: list[Line] = []
-        if isinstance(kernel_x, bending.Bent):
-            bends = bending.column_lines(kernel_x.bend, columns, "x")
+        columns = names_like(self, self.n_features_in_)
         targets = Labels.of(None, self.target_names_).named(d)
         what = "residuals around a smooth mean" if self.location_ else "y itself"
         if isinstance(self.location_, Standard):
@@ -430,7 +424,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
             [
                 Block("Data", [Line("rows", n, f"{n:,}"), Line("density of", what, what)]),
                 self.features_.block("Kernel on X", columns),
-                *([Block("Bent scale of X in that kernel", bends)] if bends else []),
+                *bending.bends_block(self.kernel_x_, columns),
                 *([] if bend is None else [Block("Bent scale of y", bending.lines(bend, targets))]),
                 Block("Smoothing of y", [smooths, *widths, *atoms]),
                 Block(
@@ -456,13 +450,8 @@ class ConditionalDensity(Saveable, BaseEstimator):
         return pairs
 
     def _plan(self, X, Y, names) -> Plan:
-        kernel_x = fitted_kernel(
-            self.kernel_x,
-            X,
-            names=names,
-            name="kernel_x",
-            columnwise=isinstance(self.kernel_x, str),
-        )
+        by_name = isinstance(self.kernel_x, str)
+        kernel_x = fitted_kernel(self.kernel_x, X, names=names, name="kernel_x", columnwise=by_name)
         kernel_y = with_bandwidth(self.kernel_y, self.bandwidth, arrays.to_numpy(Y), "kernel_y")
         if isinstance(kernel_y, Periodic):
             raise ValueError(
@@ -470,8 +459,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
                 "an embedding: a Gaussian, Laplace or Matern kernel is needed"
             )
         reg = None if self.reg is None else float(self.reg)
-        chosen = reg is None
-        tune: Any = self.tune_lengthscale
+        chosen, tune = reg is None, self.tune_lengthscale
         if tune == "auto":
             tune = chosen and is_tuned(self.kernel_x) and not learns_from_pairs(self.features)
         intercept = chosen if self.intercept == "auto" else bool(self.intercept)

@@ -7,8 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays, checks
-from ..core.checks import Array
+from ..core import Array, arrays, checks
 from ..core.elsewhere import by_blocks, few_of
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS, minimise_log10

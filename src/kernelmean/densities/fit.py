@@ -1,11 +1,9 @@
 """A fitted conditional density, as a value: points, weights as functions of x, and a move."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -58,7 +56,7 @@ class Fit(Saveable):
     kept: np.ndarray | None = None  # numbers of the rows of X, where points are nodes
     drawn: np.ndarray | None = None  # by what densities have residuals nearer to their mean
 
-    def in_order(self, order: np.ndarray, X) -> Fit:
+    def in_order(self, order: np.ndarray, X) -> Self:
         """The fit to sorted rows X[order], with the rows as they came."""
         Order(order).renumber(self.features)
         if self.gathered is not None:

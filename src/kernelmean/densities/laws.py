@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import arrays, checks
-from ..core.checks import Array
+from ..core import Array, arrays, checks
 from ..core.interval import Interval, of_ends
 from ..core.interval import ends as parts_of
 from ..core.labels import Labels

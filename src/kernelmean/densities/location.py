@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -41,52 +42,38 @@ HARDLY = 0.03  # of the largest singular value of standardised rows: no slope al
 LINE_DECADES = (-3.0, 2.0)  # of the size of the line beside the kernel
 
 
-@dataclass(frozen=True)
 class Slopes(Saveable):
     """Columns of X standardised, and scaled so that their squared norm has mean `size`²."""
 
-    mean: np.ndarray
-    factor: np.ndarray
-
-    @classmethod
-    def of(cls, X: np.ndarray, size: float = 1.0) -> Slopes:
+    def __init__(self, X: np.ndarray, size: float = 1.0):
         spread = X.std(axis=0)
         spread = np.where(spread > 0, spread, 1.0)
-        return cls(X.mean(axis=0), size / (spread * X.shape[1] ** 0.5))
+        self.mean, self.factor = X.mean(axis=0), size / (spread * X.shape[1] ** 0.5)
 
     def __call__(self, X) -> Array:
         return (X - arrays.like(self.mean, X)) * arrays.like(self.factor, X)
 
 
-@dataclass(frozen=True)
 class Beyond(Saveable):
-    """What keeps m(x) near the least-squares line ℓ through its values at the training rows.
+    """What keeps m(x) near the least-squares line ℓ through its values at the training rows X.
 
     With x̄ the nearest point of the box of the data and d the range of m − ℓ at the training rows,
     m(x) is ℓ(x) + clip(m(x̄) − ℓ(x̄), d): as learned at the training rows, continuous, and outside
     the data a line: on the scale of y, if m is on a bent one.
     """
 
-    support: Support
-    kernel: Kernel
-    centre: Array
-    slope: Array  # (d, d_y)
-    low: Array
-    high: Array
-    bend: Bend | None = None
+    bend: Bend | None = None  # a file of an earlier version may have none
 
-    @classmethod
-    def of(cls, X, kernel: Kernel, fitted, bend: Bend | None) -> Beyond:
-        """From the training rows and m there."""
+    def __init__(self, X, kernel: Kernel, fitted, bend: Bend | None):
         rows, m = arrays.to_numpy(X), arrays.to_numpy(fitted)
         m = m if bend is None else bend.back(m)
-        line, centre = Slopes.of(rows), rows.mean(axis=0)
+        line, centre = Slopes(rows), rows.mean(axis=0)
         slope = np.linalg.lstsq(line(rows), m - m.mean(axis=0), rcond=HARDLY)[0]
         slope = line.factor[:, None] * slope
         off = m - (rows - centre) @ slope
-        ends = arrays.like(off.min(axis=0), X), arrays.like(off.max(axis=0), X)
-        box, middle, slope = Support.of(X), arrays.like(centre, X), arrays.like(slope, X)
-        return cls(box, kernel, middle, slope, *ends, bend)
+        self.support, self.kernel, self.bend = Support.of(X), kernel, bend
+        told = centre, slope, off.min(axis=0), off.max(axis=0)
+        self.centre, self.slope, self.low, self.high = (arrays.like(A, X) for A in told)
 
     def __call__(self, learned: Callable, X) -> Array:
         """m(x) for the rows of X, where `learned` is m in the box."""
@@ -100,23 +87,17 @@ class Beyond(Saveable):
         return m if self.bend is None else arrays.like(self.bend(arrays.to_numpy(m)), m)
 
 
-@dataclass(frozen=True)
 class Weights(Saveable):
     """w(x) = exp(level − 2g(x)): of squared errors that are as large as exp(2g(x)).
 
-    g is the mean over the columns of y, and counts as far as it went at the rows X of `of`, where w
-    has mean one.
+    g is the mean over the columns of y, and counts as far as it went at some rows X, where w has
+    mean one.
     """
 
-    log_size: Location
-    level: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, log_size: Location, X: np.ndarray) -> Weights:
+    def __init__(self, log_size: Location, X: np.ndarray):
         g = arrays.to_numpy(log_size(X)).mean(axis=1)
-        return cls(log_size, float(np.log(len(g)) - logsumexp(-2.0 * g)), g.min(), g.max())
+        self.log_size, self.low, self.high = log_size, g.min(), g.max()
+        self.level = float(np.log(len(g)) - logsumexp(-2.0 * g))
 
     def __call__(self, X) -> Array:
         """(n,)."""
@@ -124,22 +105,17 @@ class Weights(Saveable):
         return arrays.like(np.exp(self.level - 2.0 * g), X)
 
 
-@dataclass(frozen=True)
 class Design:
-    """Rows in the coordinates (line(x), φ(x)), in which whatever depends on x is learned."""
+    """Rows in the coordinates (line(x), φ(x)), in which whatever depends on x is learned.
 
-    X: Array
-    line: Slopes
-    features: FeatureMap
-    Phi: Array
+    The line is of the size given.
+    """
 
-    @classmethod
-    def of(cls, X, kernel: Kernel, features: FeatureMap, size: float) -> Design:
-        """With a line of this size."""
-        line = Slopes.of(arrays.to_numpy(X), size)
+    def __init__(self, X, kernel: Kernel, features: FeatureMap, size: float):
+        self.X, self.line, self.features = X, Slopes(arrays.to_numpy(X), size), features
         with hushed():  # a rank that is used up loses nothing but precision
             Phi = features.fit_transform(X, kernel)
-        return cls(X, line, features, arrays.namespace(X).concat([line(X), Phi], axis=1))
+        self.Phi = arrays.namespace(X).concat([self.line(X), Phi], axis=1)
 
     @cached_property
     def smoother(self) -> Smoother:
@@ -236,7 +212,7 @@ class Location(Saveable):
         explains = clearly(xp.sum((around / scale) ** 2 - (left / scale) ** 2, axis=1))
         return cls(
             line, features, intercept, coef, reg, loss(reg), left, explains,
-            Beyond.of(X, features.kernel_, fitted, bend), smoother.alone(), doubt(h), weights,
+            Beyond(X, features.kernel_, fitted, bend), smoother.alone(), doubt(h), weights,
         )  # fmt: skip
 
     @property
@@ -255,8 +231,9 @@ class Location(Saveable):
 
     def within(self, support: Support) -> Location:
         """The same where data are elsewhere too."""
-        beyond: Any = self.beyond
-        return replace(self, beyond=replace(beyond, support=support))
+        beyond: Any = copy(self.beyond)
+        beyond.support = support
+        return replace(self, beyond=beyond)
 
     def __call__(self, X) -> Array:
         """m(x) for the rows of X, (m, d_y)."""
@@ -335,7 +312,7 @@ class LocationSearch:
         weights: Weights | None = None,
     ):
         self.weights = None if weights is None else weights(X)
-        self.Y, self.line, self.d = Y / Y.std(axis=0), Slopes.of(X)(X), X.shape[1]
+        self.Y, self.line, self.d = Y / Y.std(axis=0), Slopes(X)(X), X.shape[1]
         self.kernel, self.free, self.scaled = kernel, free, Scaled(kernel, X, RANK)
         middle = 0.5 * np.log10(self.d) if free else 0.0
         around = (middle - SCALE_DECADES, middle + SCALE_DECADES)
@@ -350,9 +327,9 @@ class LocationSearch:
             self._u = found.round(DIGITS - 1)  # its loss is flatter still
 
     @property
-    def reg(self) -> float | None:
-        """λ, where it is the one found; None is chosen by the rows that m is learned from."""
-        return None
+    def reg(self) -> float:
+        """λ, where the search ended."""
+        return float(10.0 ** self._u[-1])
 
     @property
     def loss(self) -> float:
@@ -364,11 +341,11 @@ class LocationSearch:
         """Rows in coordinates of this map, at the scales and the size found."""
         scales, size = 10.0 ** self._u[: self.d], float(10.0 ** self._u[self.d])
         kernel = self.kernel.scaled(scales) if self.free else self.kernel
-        return Design.of(X, kernel, features, size)
+        return Design(X, kernel, features, size)
 
     def location(self, X, Y, features: FeatureMap, *given) -> Location:
-        """m as found, learned from rows in coordinates of this map."""
-        return Location.on(self.design(X, features), Y, self.reg, *given)
+        """m as found, learned from rows in coordinates of this map, with a λ that they choose."""
+        return Location.on(self.design(X, features), Y, None, *given)
 
     def _loss(self, u: np.ndarray) -> tuple[float, np.ndarray]:
         d, reg, size = self.d, 10.0 ** u[-1], 10.0 ** u[self.d]

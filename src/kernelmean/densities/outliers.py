@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from ..core.rows import Rows
 from ..embedding.move import Bend
 from ..features.landmarks import Nystroem
@@ -74,9 +73,8 @@ class MeanSearch(LocationSearch):
         for _ in range(TURNS):
             super().__init__(kernel, X, near, start, free, weights)
             off = self._left_out(near) + (Y - near)
-            design, reg = self.design(X, Nystroem(max_rank=RANK)), float(10.0 ** self._u[-1])
-            where = Location.on(design, near, reg, weights=weights)
-            most = reach(off)
+            design, most = self.design(X, Nystroem(max_rank=RANK)), reach(off)
+            where = Location.on(design, near, self.reg, weights=weights)
             self.clip = Clip(where.bare(), most)
             last, near = near, self.clip(X, Y)
             if np.allclose(near, last, rtol=0, atol=SAME * Y.std(axis=0)):
@@ -95,10 +93,9 @@ class MeanSearch(LocationSearch):
     ) -> Location:  # fmt: skip
         """m as found, in given coordinates; outliers among `rows` stay where they are."""
         if self.clip is None or rows is not None:
-            return Location.on(design, Y, self.reg, bend, rows, weights)
+            return Location.on(design, Y, None, bend, rows, weights)
         near = self.clip(design.X, Y)
-        found = Location.on(design, near, self.reg, bend, weights=weights)
-        return replace(found, excess=Y - near)
+        return replace(Location.on(design, near, None, bend, weights=weights), excess=Y - near)
 
     def _left_out(self, Y: np.ndarray) -> np.ndarray:
         """What the mean found leaves of each row without its own."""
@@ -106,4 +103,4 @@ class MeanSearch(LocationSearch):
             self.scaled.choose(self._u[: self.d])
         size = 10.0 ** self._u[self.d]
         Theta = np.hstack([size * self.line, self.scaled(self._u[: self.d])])
-        return residuals_left_out(Theta, Y, float(10.0 ** self._u[-1]), True)[0]
+        return residuals_left_out(Theta, Y, self.reg, True)[0]

@@ -1,17 +1,15 @@
 """How a conditional density is fitted: parameters sought on some rows, then learned from all."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from ..core import arrays
 from ..core.checks import Array, frozen, hushed
-from ..core.minimise import largest, minimise_log10
+from ..core.minimise import largest, mean_and_error, minimise_log10
 from ..core.moments import evenly
 from ..core.rows import Rows
 from ..core.stages import stage
@@ -30,7 +28,7 @@ from .embedded_density import EmbeddedDensity
 from .fit import TINY, Fit, longest
 from .location import TUNED_RANK, Location, LocationSearch, Weights
 from .outliers import MeanSearch
-from .rival import gain, linear_normal
+from .rival import linear_normal
 from .search import DRAFT_RANK, ROUGH_MASS, DensityScore, DensitySearch
 from .standard import EvidenceSearch, Forms, Standard, clearly, log_sizes
 
@@ -90,7 +88,7 @@ class Plan:
         """Whether it is left to the rows where laws lie, and how wide they are there."""
         return self.location is None
 
-    def bent(self, X, Y) -> tuple[Plan, Array]:
+    def bent(self, X, Y) -> tuple[Self, Array]:
         """With a bent scale for Y, if rows left out are clearly more likely on it; and Y on it."""
         d, whole = X.shape[1], arrays.to_numpy(Y)
         kernel = self.kernel_x.scaled(np.full(d, d**0.5)) if self.tune else self.kernel_x
@@ -111,7 +109,7 @@ class Plan:
         around = None if self.location is False else self._around(X, Y)
         if plain is None or around is None:
             return plain or around  # type: ignore[return-value]
-        by, error = gain(around.log_densities, plain.log_densities)
+        by, error = mean_and_error(around.log_densities - plain.log_densities)
         return around if by > -error else plain
 
     def _around(self, X: np.ndarray, Y: np.ndarray) -> Draft | None:
@@ -129,7 +127,7 @@ class Plan:
         told = log_sizes(arrays.to_numpy(location.residuals))
         if not self.choice or not line.location(X, told, self._feature_map()).explains:
             return draft
-        sizes = EvidenceSearch(fitted_kernel("gaussian", X, columnwise=True), X, told)
+        sizes = EvidenceSearch(X, told)
         standard, log_s = self._standard(X, Y, line, sizes)
         if not standard.varies:
             return draft
@@ -149,14 +147,10 @@ class Plan:
         rival = bent if same else LocationSearch(kernel, X, plain.Y)
         return bent if rival.loss < plain.loss else plain
 
-    def _learned(
-        self, X, Y, line: MeanSearch | None, sizes: EvidenceSearch | None, rows: Rows | None
-    ) -> Any:
+    def _learned(self, X, Y, line, sizes, rows: Rows | None = None) -> Any:
         """Where laws lie, and how wide they are there, with the parameters found."""
-        if line is None:
-            return None
-        if sizes is None:
-            return self._mean(X, Y, line, rows)
+        if line is None or sizes is None:
+            return line and self._mean(X, Y, line, rows)
         return self._standard(X, Y, line, sizes, rows)[0]
 
     def _standard(
@@ -171,12 +165,12 @@ class Plan:
         def learn(weights: Weights | None) -> Location:
             return line.mean(design, those, self.bend, weights=weights)
 
-        forms = Forms.of(whole[some], sizes)
+        forms = Forms(whole[some], sizes)
         found = Standard.weighed(learn, whole[some], outcomes[some], forms)
         if rows is None and len(some) == len(whole):
             return found
         location = self._mean(X, Y, line, rows, found[0].where.weights)
-        return Standard.of(location, whole, outcomes, Forms.of(whole, sizes))
+        return Standard.of(location, whole, outcomes, Forms(whole, sizes))
 
     def _searched(self, X: np.ndarray, Y: np.ndarray, kernel_x: Kernel) -> DensitySearch:
         """With a kernel of Y that leans if that scores better."""
@@ -191,17 +185,9 @@ class Plan:
     def _search(
         self, X: np.ndarray, Y: np.ndarray, kernel_x: Kernel, kernel_y: Kernel
     ) -> DensitySearch:
-        search = DensitySearch(
-            kernel_x,
-            with_bandwidth(kernel_y, self.bandwidth, Y, "kernel_y"),
-            X,
-            Y,
-            self.intercept,
-            self.tune,
-            self.bandwidth is None,
-            self.reg,
-            DRAFT_RANK,
-        )
+        kernel_y = with_bandwidth(kernel_y, self.bandwidth, Y, "kernel_y")
+        how = self.intercept, self.tune, self.bandwidth is None, self.reg, DRAFT_RANK
+        search = DensitySearch(kernel_x, kernel_y, X, Y, *how)
         search.draft()
         return search
 
@@ -212,7 +198,7 @@ class Plan:
             return draft
         X, Y = self._few(ROWS, X, Y)
         line = draft.line and draft.line.further(X, Y, draft.weights)
-        location = self._learned(X, Y, line, draft.sizes, None)
+        location = self._learned(X, Y, line, draft.sizes)
         points = Y if location is None else arrays.to_numpy(location.points)
         search = draft.search.further(X, points)
         return Draft(search, line, draft.sizes, location=location)
@@ -280,8 +266,8 @@ class Plan:
         Y = Y if fit.bend is None else fit.bend.back(Y)
         ours = wide.log_mixed(left_out, points[rows])
         ours += laws.move.steepness(Y[rows]).sum(axis=1)
-        simple = linear_normal(arrays.to_numpy(fit.X), Y)[rows]
-        return replace(fit, wide=wide, gain=gain(ours, simple))
+        ours -= linear_normal(arrays.to_numpy(fit.X), Y)[rows]
+        return replace(fit, wide=wide, gain=mean_and_error(ours))
 
     @staticmethod
     def _choose_reg(score: DensityScore) -> float:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..core.minimise import CLEAR, mean_and_error
+from ..core.minimise import CLEAR
 from ..core.summary import Line
 from ..regression.smoother import with_ones
 
@@ -28,13 +28,8 @@ def linear_normal(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     return -0.5 * (size + (R @ np.linalg.pinv(S) * R).sum(axis=1))
 
 
-def gain(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
-    """Mean difference of log densities of the same rows, and its standard error."""
-    return mean_and_error(ours - theirs)
-
-
 def line(found: tuple[float, float]) -> Line:
-    """For summaries."""
+    """For summaries: the mean difference of log densities of the same rows, and its error."""
     by, error = found
     amount = f"{abs(by):.2g} ± {error:.1g} a row"
     if by > CLEAR * error:

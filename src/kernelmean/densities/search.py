@@ -71,22 +71,27 @@ def _normalised(Psi, kernel: Kernel, Y) -> Array:
     return Psi
 
 
-@dataclass(frozen=True)
 class DensityScore:
-    """M as a function of λ, over some of the rows."""
+    """M as a function of λ, over some of the rows: those of the smoother, and of the target.
 
-    smoother: Smoother
-    P: Array  # those rows
-    target: Target  # of those rows
-    C: tuple[Array, ...]  # PᵀΨ/n of both targets, over all rows
-    cross: tuple[Array, ...]  # P ∘ (ΨCᵀ)
-    norms: tuple[Array, ...]  # ‖ψ_i‖²
-    root: Array  # C of the wide target, or as few columns that have the same C Cᵀ
+    Attributes
+    ----------
+    C : tuple of arrays
+        PᵀΨ/n of both targets, over all rows.
+    cross, norms : tuples of arrays
+        P ∘ (ΨCᵀ), ‖ψ_i‖².
+    root : array
+        C of the wide target, or as few columns that have the same C Cᵀ.
+    """
 
-    @classmethod
-    def of(cls, smoother: Smoother, target: Target) -> DensityScore:
-        C = tuple(smoother.P.T @ Psi / smoother.n for Psi in target)
-        return cls._at(smoother, smoother.P, target, C)
+    def __init__(self, smoother: Smoother, target: Target, C: tuple[Array, ...] = ()):
+        P = smoother.P
+        self.smoother, self.P, self.target = smoother, P, target
+        self.C = C or tuple(P.T @ Psi / smoother.n for Psi in target)
+        self.cross = tuple(P * (Psi @ c.T) for Psi, c in zip(target, self.C, strict=True))
+        xp, wide = arrays.namespace(P), self.C[1]
+        self.norms = tuple(xp.sum(Psi * Psi, axis=1) for Psi in target)
+        self.root = wide if wide.shape[1] <= wide.shape[0] else xp.linalg.qr(wide.T)[1].T
 
     @classmethod
     def on(
@@ -94,28 +99,20 @@ class DensityScore:
     ) -> DensityScore:
         """At points, learned from them; or from all rows, whose sums in cells stand at nodes."""
         if cells is None:
-            return cls.of(smoother, Target.of(points, kernel, exact=exact))
+            return cls(smoother, Target.of(points, kernel, exact=exact))
         (nodes, sums), m = cells, points.shape[0]
         every = Target.of(np.concatenate([points, nodes]), kernel)
         B = sums if smoother.centre is not None else sums[:, 1:]
         C = tuple(B.T @ Psi[m:] / smoother.n for Psi in every)
-        return cls._at(smoother, smoother.P, every.take(np.arange(m)), C)
-
-    @classmethod
-    def _at(cls, smoother: Smoother, P, target: Target, C: tuple) -> DensityScore:
-        cross = tuple(P * (Psi @ c.T) for Psi, c in zip(target, C, strict=True))
-        xp, wide = arrays.namespace(P), C[1]
-        norms = tuple(xp.sum(Psi * Psi, axis=1) for Psi in target)
-        root = wide if wide.shape[1] <= wide.shape[0] else xp.linalg.qr(wide.T)[1].T
-        return cls(smoother, P, target, C, cross, norms, root)
+        return cls(smoother, every.take(np.arange(m)), C)
 
     def thinned(self, limit: int) -> DensityScore:
         """The score at evenly spaced rows, at most `limit` of them, learned from all."""
         if self.P.shape[0] <= limit:
             return self
-        rows = evenly(self.P.shape[0], limit)
-        P = arrays.take(self.P, rows, axis=0)
-        return self._at(self.smoother, P, self.target.take(rows), self.C)
+        rows, n = evenly(self.P.shape[0], limit), self.smoother.n
+        some = replace(self.smoother, P=arrays.take(self.P, rows, axis=0), total=n)
+        return DensityScore(some, self.target.take(rows), self.C)
 
     def __call__(self, reg: float) -> float:
         return float(arrays.namespace(self.P).mean(self.rows(reg)))
@@ -123,25 +120,23 @@ class DensityScore:
     def rows(self, reg: float) -> Array:
         """Each row's term of M, (n,)."""
         xp = arrays.namespace(self.P)
-        shrink = self.smoother.shrink(reg)
-        h = self.smoother.leverage(reg, self.P)
-        left = arrays.at_least(1.0 - h, 1e-10)
+        shrink, h, left, own = self._left_out(reg)
         fitted = self.P * shrink[None, :]
         if float(xp.min(left)) < SAFE:
             return self._near_interpolation(fitted, h, left)
-        at_own = self._at_own(shrink, h, left)
         squared = xp.sum((fitted @ self.root) ** 2, axis=1)
         squared += h * (h * self.norms[1] - 2 * (self.cross[1] @ shrink))
-        return arrays.at_least(squared, 0.0) / left**2 - 2 * at_own
+        return arrays.at_least(squared, 0.0) / left**2 - 2 * own
 
     def own(self, reg: float) -> Array:
         """q⁻ⁱ(y_i|x_i), (n,)."""
-        h = self.smoother.leverage(reg, self.P)
-        left = arrays.at_least(1.0 - h, 1e-10)
-        return self._at_own(self.smoother.shrink(reg), h, left)
+        return self._left_out(reg)[-1]
 
-    def _at_own(self, shrink, h, left) -> Array:
-        return (self.cross[0] @ shrink - h * self.norms[0]) / left
+    def _left_out(self, reg: float) -> tuple[Array, ...]:
+        """s(λ), the leverages, what they leave of one, and q⁻ⁱ(y_i|x_i)."""
+        shrink, h = self.smoother.shrink(reg), self.smoother.leverage(reg)
+        left = arrays.at_least(1.0 - h, 1e-10)
+        return shrink, h, left, (self.cross[0] @ shrink - h * self.norms[0]) / left
 
     def _near_interpolation(self, fitted, h, left) -> Array:
         """The same from c_i itself, whose square would have lost its digits."""
@@ -250,7 +245,7 @@ class DensitySearch:
         """Of rows left out, with a share of a wide law."""
         self._scaled.choose(self._u[:-1])
         smoother, reg = self._smoother(), float(10.0 ** self._u[-1])
-        own = DensityScore.of(smoother, self._target()).own(reg)
+        own = DensityScore(smoother, self._target()).own(reg)
         kernel = self.kernel_y.scaled(self.factor)
         left = smoother.P * (smoother.shrink(reg) / smoother.n)
         laws = MovedLaws(MeanEmbedding.of_parts(self.Y, left, smoother.P, kernel))
@@ -270,7 +265,7 @@ class DensitySearch:
         smoother, reg = self._smoother(), float(10.0 ** self._u[-1])
 
         def rows(factor: float) -> np.ndarray:
-            return DensityScore.of(smoother, self._target(factor)).rows(reg)
+            return DensityScore(smoother, self._target(factor)).rows(reg)
 
         limit = float(np.log10(self.factor)) + FIRST[1]
         self.factor = largest(rows, self.factor, BANDWIDTH_STEP, limit)
@@ -280,16 +275,16 @@ class DensitySearch:
 
     @cached_property
     def _pairs(self) -> Pairs:
-        return Pairs.of(self.Y, self.kernel_y)
+        return Pairs(self.Y, self.kernel_y)
 
     def _by_bandwidth(self) -> BandwidthScore:
         reg = float(10.0 ** self._u[-1])
-        return BandwidthScore.of(self._pairs, self.kernel_y, self._smoother(), reg)
+        return BandwidthScore(self._pairs, self.kernel_y, self._smoother(), reg)
 
     def _choose_reg(self) -> None:
         """λ from all of its range: a descent does not leave the plateau of large ones."""
         if self.reg is None:
-            score = DensityScore.of(self._smoother(), self._target())
+            score = DensityScore(self._smoother(), self._target())
             self._u[-1] = _rounded(minimise_log10(score, *REGS, 10, precision=0.1)[0])
 
     def _choose_bandwidth(self, turn: int) -> None:

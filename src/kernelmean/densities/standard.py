@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from ..core.saving import Saveable
 from ..features.base import Bare
 from ..features.landmarks import Nystroem
@@ -28,32 +26,21 @@ WIDEST = 2.0  # deviations of y, that laws far from the data may reach
 
 
 class EvidenceSearch(LocationSearch):
-    """The same with its λ, and scales that part more easily."""
+    """With a Gaussian kernel, whose scales part more easily."""
 
     TIE = 1.0
 
-    @property
-    def reg(self) -> float:
-        return float(10.0 ** self._u[-1])
+    def __init__(self, X: np.ndarray, Y: np.ndarray, begin=1.0):
+        scales = np.broadcast_to(begin, X.shape[1])
+        super().__init__(fitted_kernel("gaussian", X, columnwise=True).scaled(scales), X, Y)
 
 
-class Forms(NamedTuple):
-    """What is regressed on: a line, or a line and a kernel part, the latter with a λ found."""
+class Forms:
+    """What is regressed on: a line, or a line and a kernel part, with the scales and λ found."""
 
-    line: Design
-    curve: Design
-    reg: float
-
-    @classmethod
-    def of(cls, X: np.ndarray, search: EvidenceSearch) -> Forms:
-        """With the scales of a search."""
-        line = Design.of(X, fitted_kernel("linear", X), Bare(), ALONE)
-        return cls(line, search.design(X, Nystroem(max_rank=TUNED_RANK)), search.reg)
-
-    @classmethod
-    def sought(cls, X: np.ndarray, Y: np.ndarray) -> Forms:
-        """With the scales that are likeliest for these outcomes."""
-        return cls.of(X, EvidenceSearch(fitted_kernel("gaussian", X, columnwise=True), X, Y))
+    def __init__(self, X: np.ndarray, search: EvidenceSearch):
+        self.line = Design(X, fitted_kernel("linear", X), Bare(), ALONE)
+        self.curve, self.reg = search.design(X, Nystroem(max_rank=TUNED_RANK)), search.reg
 
 
 def regressed(forms: Forms, Y: np.ndarray) -> Location:
@@ -63,15 +50,20 @@ def regressed(forms: Forms, Y: np.ndarray) -> Location:
     """
     line = Location.on(forms.line, Y)
     curve = Location.on(forms.curve, Y, forms.reg)
-    variance = Y.var(axis=0)
-    gain = (line.residuals**2 - curve.residuals**2) / np.where(variance > 0, variance, 1.0)
-    found = curve if clearly(gain.sum(axis=1)) else line
+    found = nearer(line, curve, Y)
     if found.explains:
         return found
     mean, n = Y.mean(axis=0), len(Y)
     none, off = 0.0 * found.coef, (Y - mean) * (n / (n - 1))
     found = replace(found, intercept=mean, coef=none, residuals=off, beyond=None)
     return replace(found, smoother=None, doubt=np.zeros(n))
+
+
+def nearer(simple: Location, other: Location, Y: np.ndarray) -> Location:
+    """The other where it leaves clearly smaller errors in rows left out."""
+    variance = Y.var(axis=0)
+    gain = (simple.residuals**2 - other.residuals**2) / np.where(variance > 0, variance, 1.0)
+    return other if clearly(gain.sum(axis=1)) else simple
 
 
 def log_sizes(off: np.ndarray) -> np.ndarray:
@@ -171,7 +163,7 @@ class Standard(Saveable):
         """
         z = arrays.to_numpy(where.doubt)
         off = arrays.to_numpy(where.residuals) * np.exp(-z)[:, None]
-        size, log_s = spread(forms or Forms.sought(X, log_sizes(off)), off)
+        size, log_s = spread(forms or Forms(X, EvidenceSearch(X, log_sizes(off))), off)
         off, least = off / np.exp(log_s), log_s.min(axis=0)
         log_s = log_s + z[:, None]
         most = None
@@ -194,7 +186,7 @@ class Standard(Saveable):
         plain, log_s = cls.of(learn(None), X, Y, forms)
         if plain.size is None:
             return plain, log_s
-        found, again = cls.of(learn(Weights.of(plain.size, X)), X, Y, forms)
+        found, again = cls.of(learn(Weights(plain.size, X)), X, Y, forms)
         gain = as_normal(arrays.to_numpy(found.residuals), again)
         gain -= as_normal(arrays.to_numpy(plain.residuals), log_s)
         return (found, again) if clearly(gain) else (plain, log_s)

@@ -103,17 +103,8 @@ class ConditionalDensityDisplay(Display):
         tails = [(1 - level) / 2, 0.5, (1 + level) / 2]
         lower, median, upper = model.quantiles(X, tails)[..., j]
         grid, densities = model.densities(X, j, n_grid)
-        return cls(
-            grid,
-            densities,
-            median,
-            lower,
-            upper,
-            model.near(rows, near, j),
-            _labels(labels, rows, x_names(estimator)),
-            model.names[j],
-            level,
-        )
+        beside, names = model.near(rows, near, j), _labels(labels, rows, x_names(estimator))
+        return cls(grid, densities, median, lower, upper, beside, names, model.names[j], level)
 
     def _draw(self, ax) -> None:
         height, k = RIDGE / self.densities.max(), len(self.densities)
@@ -220,18 +211,9 @@ class DensityMapDisplay(Display):
         path = _named(path, estimator)
         grid_y, density = model.densities(path, j, 3 * n_grid // 2)
         levels = tuple(map(float, levels))
-        return cls(
-            grid,
-            grid_y,
-            density,
-            levels,
-            model.quantiles(path, levels)[..., j].T,
-            None if shown is None else points[:, c],
-            None if shown is None else shown[:, j],
-            held,
-            names[c],
-            model.names[j],
-        )
+        curves = model.quantiles(path, levels)[..., j].T
+        x, y = (None, None) if shown is None else (points[:, c], shown[:, j])
+        return cls(grid, grid_y, density, levels, curves, x, y, held, names[c], model.names[j])
 
     def plot(self, ax=None, *, data: bool = True) -> Self:
         """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
@@ -339,16 +321,10 @@ class DensityContourDisplay(PanelDisplay):
         first, second = (np.linspace(low, high, n_grid) for low, high in ends[:, pair].T)
         densities = model.joint(X, pair, first, second)
         levels = tuple(sorted(map(float, levels)))
-        return cls(
-            first,
-            second,
-            densities,
-            levels,
-            np.array([heights(p, levels) for p in densities]),
-            model.near(rows, near, pair),
-            _labels(labels, rows, x_names(estimator)),
-            (model.names[pair[0]], model.names[pair[1]]),
-        )
+        edges = np.array([heights(p, levels) for p in densities])
+        beside, names = model.near(rows, near, pair), _labels(labels, rows, x_names(estimator))
+        y_names = model.names[pair[0]], model.names[pair[1]]
+        return cls(first, second, densities, levels, edges, beside, names, y_names)
 
     def plot(self, ax=None) -> Self:
         """Draw one panel for each x; returns self, with `axes_` set.

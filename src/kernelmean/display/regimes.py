@@ -11,8 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..chains.emission import can_smooth
 from ..chains.estimator import ChainEstimator
 from ..chains.order import Order
-from ..core import arrays
-from ..core.arrays import to_numpy
+from ..core.arrays import like, to_numpy
 from ..core.checks import as_points, check_column, check_count
 from ..core.sequences import check_sequences
 from ..hmm.kernel_hmm import KernelHMM
@@ -173,14 +172,8 @@ class RegimeDisplay(TimePanels):
         n, names = len(series), estimator.columns.named(estimator.n_features_in_)
         if len(names) > COLUMNS:
             series, names = series[:, :0], []
-        return cls(
-            as_times(times, n),
-            probabilities,
-            series,
-            names,
-            state_names(estimator, labels),
-            check_sequences(lengths, n),
-        )
+        times, sequences = as_times(times, n), check_sequences(lengths, n)
+        return cls(times, probabilities, series, names, state_names(estimator, labels), sequences)
 
     def plot(self, ax=None) -> RegimeDisplay:
         """Draw a panel for each column and one for the probabilities; returns self.
@@ -299,14 +292,8 @@ class EmissionDisplay(Display):
             there = np.isfinite(observed)
             if there.any() and not (estimator.inputs_ and inputs is None):
                 shares = to_numpy(estimator.predict_proba(X, lengths, inputs))[there].mean(axis=0)
-        return cls(
-            grid,
-            densities_along(estimator, j, grid),
-            shares,
-            observed,
-            names[j],
-            state_names(estimator, labels),
-        )
+        densities, states = densities_along(estimator, j, grid), state_names(estimator, labels)
+        return cls(grid, densities, shares, observed, names[j], states)
 
     def _draw(self, ax) -> None:
         if self.observed is not None:
@@ -445,7 +432,7 @@ def state_names(estimator: KernelHMM, labels: Sequence[str] | None = None) -> li
 def densities_along(estimator: ChainEstimator, j: int, grid: np.ndarray) -> np.ndarray:
     """f_k along the grid, of the whole observation or of one of its columns: (K, m)."""
     laws, width, plain = estimator.emissions_, estimator.bandwidth_, estimator.variates_ is None
-    Y = arrays.like(grid[:, None], laws.points)
+    Y = like(grid[:, None], laws.points)
     if laws.points.shape[1] == 1 and (plain or not can_smooth(estimator.kernel_, laws.points)):
         return np.exp(estimator.chain_.log_densities(Y)).T
     one = width[j] if isinstance(width, tuple) else width

@@ -100,22 +100,14 @@ class ForecastDisplay(TimePanels):
         level = check_level(level)
         series = to_numpy(as_points(X, "X", one_d=False, gaps=True))
         n, d = series.shape
-        times = as_times(times, n)
-        lower, upper = estimator.predict_interval(X, level, lengths)
-        return cls(
-            times,
-            series,
-            to_numpy(estimator.predict(X, lengths)),
-            to_numpy(lower),
-            to_numpy(upper),
-            times_ahead(times, steps),
-            fan(estimator.forecast(X, steps, lengths), level)[:, -steps:]
-            if steps
-            else np.empty((5, 0, d)),
-            estimator.columns.named(estimator.n_features_in_),
-            level,
-            check_sequences(lengths, n),
-        )
+        times, sequences = as_times(times, n), check_sequences(lengths, n)
+        told = estimator.predict(X, lengths), *estimator.predict_interval(X, level, lengths)
+        later, ahead = times_ahead(times, steps), np.empty((5, 0, d))
+        if steps:
+            ahead = fan(estimator.forecast(X, steps, lengths), level)[:, -steps:]
+        names = estimator.columns.named(d)
+        mean, lower, upper = map(to_numpy, told)
+        return cls(times, series, mean, lower, upper, later, ahead, names, level, sequences)
 
     def plot(self, ax=None, *, label: str = "forecast one row ahead") -> ForecastDisplay:
         """Draw one panel per column; returns self, with `axes_` set.
@@ -278,14 +270,9 @@ class ObservationDisplay(Display):
         low, high = np.moveaxis(to_numpy(law.quantile(TAILS)), 1, 0)
         margin = MARGIN * (high.max() - low.min())
         grid_y = np.linspace(low.min() - margin, high.max() + margin, 3 * n_grid // 2)
-        return cls(
-            grid,
-            grid_y,
-            shares @ densities_along(estimator, j, grid_y),
-            to_numpy(law.mean())[:, 0],
-            latent_names(estimator.nodes_.shape[1])[k],
-            name,
-        )
+        density, mean = shares @ densities_along(estimator, j, grid_y), to_numpy(law.mean())[:, 0]
+        latent_name = latent_names(estimator.nodes_.shape[1])[k]
+        return cls(grid, grid_y, density, mean, latent_name, name)
 
     def _draw(self, ax) -> None:
         shade(ax, self.grid_x, self.grid_y, self.density)

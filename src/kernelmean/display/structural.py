@@ -86,19 +86,11 @@ class StructuralCurveDisplay(Display):
         grid, path = along(points, number, n_grid)
         rows, coef = estimator.basis_x_.transform(path), estimator.coef_
         known = not np.isnan(outcome).any()  # two samples may have no row of x and y
-        plain = ridge_coefficients(estimator.basis_x_, points, outcome) if known else None
-        band = confidence_limits(rows, coef, estimator.band_covariance_, level, simultaneous=True)
-        return cls(
-            grid,
-            to_numpy(rows @ coef),
-            None if plain is None else to_numpy(rows) @ plain,
-            np.column_stack([to_numpy(end) for end in band]),
-            points[:, number],
-            outcome,
-            names[number],
-            estimator.target_name_,
-            level,
-        )
+        ridge = ridge_coefficients(estimator.basis_x_, points, outcome) if known else None
+        curves = to_numpy(rows @ coef), None if ridge is None else to_numpy(rows) @ ridge
+        ends = confidence_limits(rows, coef, estimator.band_covariance_, level, simultaneous=True)
+        band, data = np.column_stack([*map(to_numpy, ends)]), (points[:, number], outcome)
+        return cls(grid, *curves, band, *data, names[number], estimator.target_name_, level)
 
     def plot(self, ax=None, *, data: bool = True) -> Self:
         """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""

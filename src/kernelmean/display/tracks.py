@@ -255,9 +255,8 @@ class SpreadDisplay(_Followed, Display):
 def _edges(times: np.ndarray) -> np.ndarray:
     """Where the column of each step begins, and where the last one ends."""
     half = np.diff(times) / 2 if len(times) > 1 else np.diff(times, prepend=times[:1])
-    return np.concatenate(
-        [times[:1] - half[:1], times[:-1] + half[: len(times) - 1], times[-1:] + half[-1:]]
-    )
+    between = times[:-1] + half[: len(times) - 1]
+    return np.concatenate([times[:1] - half[:1], between, times[-1:] + half[-1:]])
 
 
 def _beside(values, name: str, n: int, columns: int | None) -> np.ndarray | None:

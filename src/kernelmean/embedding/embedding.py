@@ -87,14 +87,8 @@ class MeanEmbedding(Scored, WeightedPoints):
         which kind the kernel of densities is, if not as that of the embedding, and whether modes
         are by the latter, not at the bandwidth.
         """
-        return self.altered(
-            _bandwidth=bandwidth,
-            _labels=labels,
-            _extrapolated=extrapolated,
-            _steps=steps,
-            _smooth=smooth,
-            _broad=broad,
-        )
+        known = {"_bandwidth": bandwidth, "_labels": labels, "_extrapolated": extrapolated}
+        return self.altered(**known, _steps=steps, _smooth=smooth, _broad=broad)
 
     def moved(self, shift, widths: np.ndarray | None = None) -> MeanEmbedding:
         """All points moved by `shift`, of shape (d,) or (1, d), or each by its own, (n, d).

@@ -109,12 +109,8 @@ class Gridded:
         Nodes and masses of cells are exact; a parabola in a cell where q changes sign is not.
         """
         q, F = np.maximum(self.q, 0.0) / divisor(self.whole), self.to / divisor(self.whole)
-        a = wide.share
-        return Gridded(
-            self.nodes,
-            wide.mixed(q, self.nodes[:, None]),
-            (1 - a) * F + a * wide.distribution(self.nodes),
-        )
+        F = (1 - wide.share) * F + wide.share * wide.distribution(self.nodes)
+        return Gridded(self.nodes, wide.mixed(q, self.nodes[:, None]), F)
 
     def moved(self, move: Move) -> Gridded:
         """Positive parts where the nodes are moved to."""

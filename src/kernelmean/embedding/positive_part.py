@@ -95,9 +95,8 @@ def _integrated(
     m, steepness = _on_axes(m, bandwidth)
     rule = _rule(m, aim)
     height, below, error = np.zeros((3, len(m)))
-    some = np.flatnonzero(
-        np.concatenate([m.kernel.dips | (w < -TINY).any(axis=1) for w in m.weight_blocks()])
-    )
+    signed = [m.kernel.dips | (w < -TINY).any(axis=1) for w in m.weight_blocks()]
+    some = np.flatnonzero(np.concatenate(signed))
     for size in rule.sizes:
         if not len(some):
             break
@@ -199,11 +198,8 @@ def _grid_nodes(m: WeightedPoints, columns: list[Kernel], cells: int) -> int:
 
 def _in_the_plane(m: WeightedPoints, columns: list[Kernel], aim: float) -> _Rule:
     """Sums over two grids half a cell apart; cells are halved for members that need it."""
-    sizes = [
-        cells
-        for cells in PLANE_CELLS[aim <= MASS_ERROR :]
-        if _grid_nodes(m, columns, cells) <= MOST_NODES
-    ]
+    finer = PLANE_CELLS[aim <= MASS_ERROR :]
+    sizes = [cells for cells in finer if _grid_nodes(m, columns, cells) <= MOST_NODES]
 
     def tables(m: WeightedPoints, cells: int) -> list[Table]:
         return [_on_grid(m, columns, cells, offset) for offset in (0.25, 0.75)]
@@ -321,12 +317,9 @@ def rejection(
 
     With `spare`, a dozen proposals or more at a time, which pays where many draws are wanted.
     """
-    drawn, start = [], 0
-    for w in m.weight_blocks():
-        c = height[start : start + len(w)]
-        drawn.append(_draws(m.points, w, c, kernel, n, rng, spare))
-        start += len(w)
-    return np.concatenate(drawn)
+    blocks = row_blocks(np.arange(len(m)), height, rows=block_rows(len(m.points)))
+    each = (_draws(m.points, m[some].weights, c, kernel, n, rng, spare) for some, c in blocks)
+    return np.concatenate([*each])
 
 
 def _draws(points, weights, height, kernel: Kernel, n: int, rng, spare: bool) -> np.ndarray:

@@ -117,9 +117,8 @@ class _Steps:
 def preimage(m: WeightedPoints, n_starts: int) -> Array:
     """The point nearest to each embedding in the RKHS."""
     left, _ = m.factors
-    blocks = row_blocks(
-        left if m.batch is not None else left[None, :], rows=block_rows(m.points.shape[0])
-    )
+    left = left if m.batch is not None else left[None, :]
+    blocks = row_blocks(left, rows=block_rows(m.points.shape[0]))
     parts = [_modes(m.reweighted(some), n_starts) for (some,) in blocks]
     found = arrays.namespace(m.points).concat(parts)
     return found if m.batch is not None else found[0, :]

@@ -165,9 +165,8 @@ class WeightedPoints(Saveable):
         Y = self.checked(Y)
         blocks = row_blocks(Y, rows=block_rows(self._points.shape[0]))
         parts = [self.apply_weights(gram(self._points, block)) for (block,) in blocks]
-        return (
-            parts[0] if len(parts) == 1 else arrays.namespace(self._points).concat(parts, axis=-1)
-        )
+        xp = arrays.namespace(self._points)
+        return parts[0] if len(parts) == 1 else xp.concat(parts, axis=-1)
 
     def checked(self, Y) -> Array:
         """Rows that may stand beside the points."""

@@ -217,9 +217,8 @@ def _random_pivots(X, kernel: Kernel, tol: float, max_rank: int, rng) -> tuple:
     left = np.array(arrays.to_numpy(kernel.diag_of(X)))
     target = tol * float(left.sum())
     floor = n * arrays.EPS * float(left.max())  # below this a pivot is rounding error
-    F = arrays.namespace(X).empty(
-        (min(max_rank, n), n), dtype=X.dtype, device=getattr(X, "device", None)
-    )
+    shape = (min(max_rank, n), n)
+    F = arrays.namespace(X).empty(shape, dtype=X.dtype, device=getattr(X, "device", None))
     pivots: list[int] = []
     while True:
         weights = np.where(left > floor, left, 0.0)

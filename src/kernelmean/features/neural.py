@@ -13,27 +13,16 @@ from sklearn.base import clone
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays, checks
+from ..core import arrays, checks, parameters
 from ..core.checks import Array
 from ..core.extras import require
 from ..core.moments import row_blocks
-from ..core.parameters import (
-    check_parameters,
-    count,
-    each,
-    into,
-    moved,
-    optional,
-    options,
-    positive,
-    with_old_keywords,
-)
 from ..core.progress import Verbose, track
 from ..kernels import Kernel, fitted_kernel
 from .base import FeatureMap
 from .fourier import RandomFourier, even
 from .landmarks import Nystroem
-from .training import Training, as_training, seeded
+from .training import Training, as_training, perceptron, seeded
 
 torch = require("torch", "kernelmean.Neural", "pip install 'torch>=2.3', or 'kernelmean[nn]'")
 nn = torch.nn
@@ -42,7 +31,7 @@ FEWEST = 10  # pairs
 BLOCK = 1024  # rows per evaluation of the network
 HIDDEN = 256  # width of the hidden layers of the default networks
 CHANNELS = (32, 64, 64)  # of the default convolutional network; each layer halves the image
-OLD = {name: ("training", into(as_training, name)) for name in Training.ALLOWED}
+OLD = {name: ("training", parameters.into(as_training, name)) for name in Training.ALLOWED}
 OLD["epochs"] = OLD.pop("max_epochs")
 
 
@@ -73,10 +62,10 @@ def sides(value, name: str) -> None:
     """Channels, height and width of an image."""
     if not isinstance(value, tuple | list) or len(value) != 3:
         raise ValueError(f"{name} is {value!r}; (channels, height, width) is needed")
-    each(count())(value, name)
+    parameters.each(parameters.count())(value, name)
 
 
-@moved(**OLD)
+@parameters.moved(**OLD)
 @dataclass(eq=False, repr=False)
 class Neural(FeatureMap):
     """Coordinates ψ_θ(x) of observations, learned from pairs (x_i, z_i) of observation and latent.
@@ -144,11 +133,11 @@ class Neural(FeatureMap):
     """
 
     ALLOWED: ClassVar = {
-        "n_features": count(),
-        "image_shape": optional(sides),
-        "reg": positive(),
+        "n_features": parameters.count(),
+        "image_shape": parameters.optional(sides),
+        "reg": parameters.positive(),
         "n_targets": even,
-        "training": optional(options(Training)),
+        "training": parameters.optional(parameters.options(Training)),
         "device": lambda value, name: _device(value),
     }
     learns_from_pairs = True
@@ -179,7 +168,7 @@ class Neural(FeatureMap):
         weights : array of shape (n,), optional
             Importance d_i ≥ 0 of each pair, up to a factor (the density ratio of a prior).
         """
-        check_parameters(self)
+        parameters.check_parameters(self)
         points_x = arrays.to_numpy(checks.as_points(X, "X", min_rows=FEWEST))
         points_z = arrays.to_numpy(checks.as_points(Z, "Z", n=len(points_x)))
         weights = _check_weights(weights, points_x.shape[0])
@@ -238,7 +227,7 @@ class Neural(FeatureMap):
     @classmethod
     def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
         """The state of today of what version 1 has saved."""
-        return with_old_keywords(cls, state)
+        return parameters.with_old_keywords(cls, state)
 
     def __sklearn_clone__(self) -> Neural:
         if self.trained:
@@ -258,7 +247,7 @@ class Neural(FeatureMap):
     def _build(self, r: int) -> Any:
         """The network untrained, on the processor; default ones with r outputs."""
         if self.network is None and self.image_shape is None:
-            return _layers(self.n_features_in_, r)
+            return perceptron([self.n_features_in_, HIDDEN, HIDDEN], r)
         if self.network is None:
             return convolutions(self.image_shape, r)
         if isinstance(self.network, torch.nn.Module):
@@ -308,9 +297,8 @@ class Neural(FeatureMap):
     def _descend(self, network, pairs, train, held_out, rng, best) -> None:
         """Epochs of minibatch descent until the held-out loss has stopped falling."""
         how = as_training(self.training)
-        optimiser = torch.optim.AdamW(
-            network.parameters(), lr=how.learning_rate, weight_decay=how.weight_decay
-        )
+        steps = {"lr": how.learning_rate, "weight_decay": how.weight_decay}
+        optimiser = torch.optim.AdamW(network.parameters(), **steps)
         for _ in track(range(how.max_epochs), None, "Neural features", self.verbose):
             network.train()
             batches = max(1, round(len(train) / how.batch_size))
@@ -479,15 +467,6 @@ def _standards(X: np.ndarray, image_shape) -> tuple[np.ndarray, np.ndarray]:
 
 
 # ---------------------------------------------------------------- torch
-
-
-def _layers(d: int, r: int) -> Any:
-    """The default network for vectors."""
-    return nn.Sequential(
-        *(nn.Linear(d, HIDDEN), nn.ReLU()),
-        *(nn.Linear(HIDDEN, HIDDEN), nn.ReLU()),
-        nn.Linear(HIDDEN, r),
-    )
 
 
 def convolutions(image_shape, r: int) -> Any:

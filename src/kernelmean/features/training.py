@@ -1,10 +1,12 @@
-"""How a network is trained: options of `Neural`, and seeds; nothing imports PyTorch before use."""
+"""How networks are made and trained: layers, options, seeds; nothing imports PyTorch before use."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
+from ..core.checks import check_count
 from ..core.parameters import Options, count, positive, probability
 
 
@@ -51,6 +53,17 @@ class Training(Options):
 def as_training(training: Any) -> Any:
     """Options of training; None is the defaults."""
     return Training() if training is None else training
+
+
+def perceptron(widths: Sequence[int], outputs: int, dropout: float = 0.0) -> Any:
+    """Fully connected, rectified, perhaps with dropout after every hidden layer."""
+    from torch import nn
+
+    widths = [widths[0], *(check_count(w, "hidden") for w in widths[1:])]
+    layers: list[Any] = []
+    for a, b in pairwise(widths):
+        layers += [nn.Linear(a, b), nn.ReLU(), *([nn.Dropout(dropout)] if dropout else [])]
+    return nn.Sequential(*layers, nn.Linear(widths[-1], outputs))
 
 
 @contextmanager

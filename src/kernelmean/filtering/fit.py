@@ -1,6 +1,6 @@
 """How a filter is fitted: dynamics from the states, then the update; and what it chooses.
 
-`KernelBayesFilter.fit`, in its order: `Plan.draft` learns from the states alone how they move
+`KernelBayesFilter.fit`, in its order: `Dynamics` learns from the states alone how they move
 (λ' by leave-one-out), what share each has in a belief (η), and the way back; `Plan.finish` learns
 the update from pairs (λ by leave-one-out under typical beliefs) and the smoother's λ by smoothing
 a stretch. Both end in a `machine.Machine`, whose steps are those of `steps`. By densities
@@ -18,12 +18,10 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from ..core import arrays, solves
-from ..core.checks import Array
 from ..core.minimise import DECADES, SEARCH_ROWS, heaviest_within, minimise_log10, standard_error
 from ..core.moments import evenly
 from ..core.sequences import consecutive, spread
 from ..core.stages import stage
-from ..features.base import FeatureMap
 from ..features.choose import as_target_map, fit_pairs, learns_from_pairs
 from ..kernels import Kernel, fitted_kernel
 from ..regression.leave_one_out import LeaveOneOut
@@ -41,19 +39,32 @@ NARROW, WIDE = 10, 100  # and columns in all, beyond which they do: unasked, ask
 TYPICAL = 10  # beliefs that stand for those a filter meets
 
 
-@dataclass(frozen=True)
 class Dynamics:
-    """What the states alone tell: how they move, and how one step back is seen from the next."""
+    """What the states alone tell: how they move, and how one step back is seen from the next.
 
-    points: Array
-    kernel: Kernel
-    features: FeatureMap
-    transition: Transition
-    shares: Shares
-    typical: Array  # beliefs like those that the filter will meet
-    smoother: Importance
-    reg_prior: float
-    reg_transition: float
+    V, the shares, and the backward rule, over consecutive states; `typical` are beliefs like those
+    that the filter will meet.
+    """
+
+    @stage("states")
+    def __init__(self, plan: Plan, points, sequences: list[slice], names):
+        self.points, self.kernel = points, state_kernel(plan.kernel_z, points, names)
+        self.features = as_target_map(plan.features)
+        Q = arrays.row_major(self.features.fit_transform(points, self.kernel))
+        earlier, later = consecutive(sequences)
+        before, after = (arrays.take(Q, rows, axis=0) for rows in (earlier, later))
+        given, prior = plan.reg_transition, plan.reg_prior
+        reg = float(choose_transition_reg(before, after) if given is None else given)
+        read, n = readout(Q, points), len(earlier)
+        self.transition = Transition(spread(before, later, Q), read, n, reg)
+        some = arrays.take(Q, evenly(Q.shape[0], TYPICAL), axis=0)
+        self.typical = some @ self.transition.operator.T
+        eta = float(choose_prior_reg(Q, self.typical) if prior is None else prior)
+        self.reg_prior, self.reg_transition = eta, reg
+        self.shares = Shares(Q, eta, Q.shape[0])
+        # the importance rule over transitions: later states are what earlier ones are seen by
+        back = Shares(spread(before, earlier, Q), eta, n)
+        self.smoother = Importance(spread(after, earlier, Q), back, read, 1.0, plan.max_active)
 
 
 @dataclass(frozen=True)
@@ -75,7 +86,8 @@ class Plan:
         """The whole fit; `names` are those of the columns of X and Z."""
         if self.inference == "densities":
             return self.nodes(points_x, points, sequences, names)
-        return self.finish(self.draft(points, sequences, names[1]), points_x, sequences, names[0])
+        dynamics = Dynamics(self, points, sequences, names[1])
+        return self.finish(dynamics, points_x, sequences, names[0])
 
     def compares(self, points_x, points) -> bool:
         """Whether densities are to be compared with the rule on these data."""
@@ -104,30 +116,7 @@ class Plan:
         kernel_x = observed_kernel(self.kernel_x, points_x, points, names[0])
         kernel_z = state_kernel(self.kernel_z, points, names[1])
         pairs = consecutive(sequences)
-        return NodeMachine.of(points_x, points, pairs, kernel_x, kernel_z, self.max_active)
-
-    @stage("states")
-    def draft(self, points, sequences: list[slice], names) -> Dynamics:
-        """V, the shares, and the backward rule, over consecutive states."""
-        kernel = state_kernel(self.kernel_z, points, names)
-        features = as_target_map(self.features)
-        Q = arrays.row_major(features.fit_transform(points, kernel))
-        earlier, later = consecutive(sequences)
-        before, after = (arrays.take(Q, rows, axis=0) for rows in (earlier, later))
-        given, prior = self.reg_transition, self.reg_prior
-        reg = float(choose_transition_reg(before, after) if given is None else given)
-        read = readout(Q, points)
-        transition = Transition.of(spread(before, later, Q), read, len(earlier), reg)
-        some = evenly(Q.shape[0], TYPICAL)
-        typical = arrays.take(Q, some, axis=0) @ transition.operator.T
-        reg_prior = float(choose_prior_reg(Q, typical) if prior is None else prior)
-        # the importance rule over transitions: later states are what earlier ones are seen by
-        back = Shares.of(spread(before, earlier, Q), reg_prior, len(earlier))
-        smoother = Importance(spread(after, earlier, Q), back, read, 1.0, self.max_active)
-        shares = Shares.of(Q, reg_prior)
-        return Dynamics(
-            points, kernel, features, transition, shares, typical, smoother, reg_prior, reg
-        )
+        return NodeMachine(points_x, points, pairs, kernel_x, kernel_z, self.max_active)
 
     @stage("observations and regularisers")
     def finish(self, draft: Dynamics, points_x, sequences: list[slice], names) -> Machine:
@@ -136,7 +125,7 @@ class Plan:
         features, Phi = fit_pairs(self.features, points_x, kernel, draft.points, draft.kernel)
         Phi, shares, read = arrays.row_major(Phi), draft.shares, draft.smoother.readout
         if (reg := self.reg) is None:
-            reg = choose_reg(Phi, shares.Q, shares, draft.typical, self.rule)
+            reg = choose_reg(Phi, shares, draft.typical, self.rule)
         rule: Importance | Squared
         if self.rule == "importance":
             rule = Importance(Phi, shares, read, float(reg), self.max_active)
@@ -203,7 +192,7 @@ def explained(points_x, points) -> np.ndarray:
 def choose_transition_reg(before, after) -> float:
     """λ' with the least leave-one-out loss of predicting the next state."""
     grid = solves.EigenGrid.of(before.T @ before / before.shape[0])
-    return LeaveOneOut.of(before, after, grid).best()[0]
+    return LeaveOneOut(before, after, grid).best()[0]
 
 
 def choose_prior_reg(Q, beliefs) -> float:
@@ -224,17 +213,16 @@ def choose_prior_reg(Q, beliefs) -> float:
         ratios = (P @ (shrink[:, None] * M.T)) / left[:, None]
         return float(0.5 * xp.mean(ratios * ratios) - xp.sum(shrink * M2))
 
-    size = float(xp.sum(grid.values))
-    return minimise_log10(lambda reg: score(reg * size), *DECADES)[0] * size
+    return minimise_log10(score, *DECADES, size=float(xp.sum(grid.values)))[0]
 
 
-def choose_reg(Phi, Psi, shares: Shares, beliefs, rule: str) -> float:
+def choose_reg(Phi, shares: Shares, beliefs, rule: str) -> float:
     """λ of kernel Bayes' rule by its leave-one-out risk over the given priors.
 
     The largest within one standard error of the least. The squared rule takes δ = λ²: both
     filters, 1/(c + λ) and c/(c² + δ), then bend at c = λ.
     """
-    losses = list(_losses(Phi, Psi, shares, beliefs))
+    losses = list(_losses(Phi, shares, beliefs))
     if not losses:
         return 1e-2
 
@@ -247,17 +235,17 @@ def choose_reg(Phi, Psi, shares: Shares, beliefs, rule: str) -> float:
     return reg if rule == "importance" else reg**2
 
 
-def _losses(Phi, Psi, shares: Shares, beliefs) -> Iterator[tuple[LeaveOneOut, float]]:
+def _losses(Phi, shares: Shares, beliefs) -> Iterator[tuple[LeaveOneOut, float]]:
     """The loss under each belief, over a sample of its rows, and the share of rows in it."""
     xp = arrays.namespace(Phi)
     for k in range(beliefs.shape[0]):
-        d = kept_shares(shares.Q @ (shares.gain @ beliefs[k, :]))
+        d = kept_shares(shares(beliefs[k, :]))
         rows = np.flatnonzero(arrays.to_numpy(d) > 0)
         if len(rows) > 1:
             share = arrays.take(d, rows, axis=0) / xp.sum(d)
-            P = arrays.take(Phi, rows, axis=0)
+            P, Q = (arrays.take(A, rows, axis=0) for A in (Phi, shares.Q))
             grid = solves.EigenGrid.of(P.T @ (share[:, None] * P))
-            loss = LeaveOneOut.of(P, arrays.take(Psi, rows, axis=0), grid, share)
+            loss = LeaveOneOut(P, Q, grid, share)
             few = loss.thinned(SEARCH_ROWS // TYPICAL)
             yield few, few.P.shape[0] / len(rows)
 

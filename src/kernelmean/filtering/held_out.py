@@ -1,14 +1,12 @@
 """What rows held out say of filters: how far off they are, and which is taken unasked."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, replace
-from typing import Any
+from copy import copy
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 
 from ..core import arrays, checks
-from ..core.checks import Array
 from ..core.minimise import mean_and_error
 from ..core.sequences import check_sequences
 from ..core.threads import one_thread
@@ -27,21 +25,14 @@ BLOCK = 10  # rows whose errors are taken together, since neighbours share their
 NO_NEARER = 0.98  # share of the error of the mean, above which what is observed tells nothing
 
 
-@dataclass(frozen=True)
 class Stretches:
-    """Some stretches of the sequences, below each other."""
+    """Some stretches of the sequences, below each other, but for those that are empty."""
 
-    X: Array
-    Z: Array
-    lengths: list[int]
-
-    @classmethod
-    def of(cls, X, Z, stretches: list[tuple[int, int]]) -> Stretches:
-        """Of the stretches that are not empty."""
+    def __init__(self, X, Z, stretches: list[tuple[int, int]]):
         parts = [np.arange(*ends) for ends in stretches if ends[0] < ends[1]]
         rows = np.concatenate([np.arange(0), *parts])
-        X, Z = (arrays.take(A, rows, axis=0) for A in (X, Z))
-        return cls(X, Z, [len(part) for part in parts])
+        self.X, self.Z = (arrays.take(A, rows, axis=0) for A in (X, Z))
+        self.lengths = [len(part) for part in parts]
 
     @property
     def slices(self) -> list[slice]:
@@ -49,19 +40,13 @@ class Stretches:
         return check_sequences(self.lengths, self.X.shape[0])
 
 
-@dataclass(frozen=True)
 class Split:
-    """Rows to learn from, and stretches to track."""
+    """Rows to learn from, and stretches to track: those `held`, one in each sequence."""
 
-    learn: Stretches
-    held: Stretches
-
-    @classmethod
-    def of(cls, X, Z, sequences: list[slice], held: list[tuple[int, int]]) -> Split:
-        """`held` are the stretches, one in each sequence."""
+    def __init__(self, X, Z, sequences: list[slice], held: list[tuple[int, int]]):
         pairs = zip(sequences, held, strict=True)
         kept = [ends for s, (a, b) in pairs for ends in ((s.start, a), (b, s.stop))]
-        return cls(Stretches.of(X, Z, kept), Stretches.of(X, Z, held))
+        self.learn, self.held = Stretches(X, Z, kept), Stretches(X, Z, held)
 
     @property
     def mean(self) -> np.ndarray:
@@ -85,11 +70,13 @@ class Split:
                 return np.full(tuple(self.held.Z.shape), np.nan)
             return self.means(machine, objective)
 
-    def begun(self) -> Split:
+    def begun(self) -> Self:
         """With the beginnings of the stretches, long enough for a first look."""
         some = [max(n // 2, min(n, ENOUGH)) for n in self.held.lengths]
         ends = [(s.start, s.start + n) for s, n in zip(self.held.slices, some, strict=True)]
-        return replace(self, held=Stretches.of(self.held.X, self.held.Z, ends))
+        few = copy(self)
+        few.held = Stretches(self.held.X, self.held.Z, ends)
+        return few
 
     def error(self, means) -> float:
         """Mean squared error of these means of the stretches, in units of the states' variances."""
@@ -106,7 +93,7 @@ def splits(X, Z, sequences: list[slice], validation) -> list[Split]:
     else:
         share = checks.check_level(validation, "validation")
         held = [[_tail(s, share, max(1, TRACKED // count)) for s in sequences]]
-    made = [Split.of(X, Z, sequences, h) for h in held]
+    made = [Split(X, Z, sequences, h) for h in held]
     if any(not s.held.lengths or max(s.learn.lengths) < 2 for s in made):
         raise ValueError(
             f"validation is {validation}, which leaves nothing to learn from or nothing to track; "

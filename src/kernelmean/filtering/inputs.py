@@ -2,23 +2,24 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ..bayes.supervision import each_strength, unpack_supervision
-from ..chains.rows import observed
-from ..core import arrays, checks
-from ..core.checks import Array
+from ..core import Array, arrays, checks
+from ..core.sequences import check_forward, check_sequences
 from ..embedding.embedding import MeanEmbedding, as_one_embedding
 from .machine import Machine, Recursion, Step
 from .steps import Squared
 
 
-def observations(machine: Recursion, X, name: str) -> tuple[Array, np.ndarray]:
-    """Rows, and which are missing (any NaN in them)."""
-    points, seen = observed(X, name)
-    checks.check_library(points, machine.points_x, name)
-    checks.check_columns(points, machine.points_x.shape[1], name, "the training X")
-    return points, ~seen
+def record(X, Z, lengths) -> tuple[Array, Array, list[slice]]:
+    """Observations and states to learn from, and the sequences that they form."""
+    points_x = checks.frozen(checks.as_points(X, "X", min_rows=2, one_d=False))
+    points_z = checks.frozen(checks.as_points(Z, "Z"))
+    checks.check_library(points_z, points_x, "Z")
+    checks.check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
+    sequences = check_sequences(lengths, points_x.shape[0])
+    check_forward(X, sequences)
+    check_forward(Z, sequences, "Z")
+    return points_x, points_z, sequences
 
 
 def belief(machine: Recursion, prior) -> MeanEmbedding:

@@ -1,19 +1,17 @@
 """Kernel Bayes filter: tracking a hidden state with dynamics learned from examples."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays, checks
-from ..core.checks import Array
+from ..chains.rows import observed
+from ..core import Array, arrays, checks
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.parameters import check_parameters, choice, count, flag, optional, positive
@@ -83,10 +81,11 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         where there are several states and little noise; 500 unasked, of one state or two.
     inference : {"kbr", "densities", "auto"}, optional
         Kernel Bayes' rule, or Bayes' rule with two learned laws, p(z_t | z_{t−1}) and p(x_t | z_t),
-        on weights of nodes (MATH §13.8): normal laws or densities around Gaussian processes. They
-        are nearer to the exact filter and much nearer to the exact smoother, and take longer to
-        learn; they choose everything themselves (`rule` and the regularisers are not used), need
-        NumPy arrays, and cannot be supervised. "auto" takes densities unless the rule tracks
+        on weights of nodes (MATH §13.8): normal laws or densities around Gaussian processes, of two
+        states, where they go round, with their directions from the mean. They are nearer to the
+        exact filter and much nearer to the exact smoother, and take longer to learn; they choose
+        everything themselves (`rule` and the regularisers are not used), need NumPy arrays, and
+        cannot be supervised. "auto" takes densities unless the rule tracks
         training rows held out with clearly less error. None is "auto" with half of the nodes,
         where that takes seconds (of two states, up to two for 500 rows): up to 5,000 rows
         of ten columns in all; beyond, and where kernels, features, regularisers or `rule` are
@@ -143,7 +142,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     # ------------------------------------------------------------ learning
 
-    def fit(self, X, Z, lengths=None, verbose=False) -> KernelBayesFilter:
+    def fit(self, X, Z, lengths=None, verbose=False) -> Self:
         """Learn from one trajectory, or from several below each other.
 
         Parameters
@@ -159,20 +158,13 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         """
         check_parameters(self)
         flag(verbose, "verbose")
-        points_x = checks.as_points(X, "X", min_rows=2, one_d=False)
+        points_x, points_z, sequences = inputs.record(X, Z, lengths)
         checks.note_columns(self, X)
-        points_z = checks.as_points(Z, "Z")
-        checks.check_library(points_z, points_x, "Z")
-        checks.check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
-        sequences = check_sequences(lengths, points_x.shape[0])
-        check_forward(X, sequences)
-        check_forward(Z, sequences, "Z")
         if all(s.stop - s.start < 2 for s in sequences):
             raise ValueError(
                 "lengths has no sequence of two rows or more; a transition needs two in a row"
             )
         plan, names = Plan(**self.get_params(deep=False)), tuple(map(checks.column_names, (X, Z)))
-        points_x, points_z = checks.frozen(points_x), checks.frozen(points_z)
         machine, rule, self.held_out_ = learned(plan, points_x, points_z, sequences, names)
         if self.inference == "auto":
             warn_if_as_near(self.held_out_)
@@ -183,7 +175,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     def tune(
         self, X, Z, lengths=None, validation=5, objective="filter", n_jobs=None, verbose=False
-    ) -> KernelBayesFilter:
+    ) -> Self:
         """A new filter, fitted on all rows, with lengthscales and regularisers chosen by tracking.
 
         Scales of the lengthscales of `kernel_x` and `kernel_z` and the update's regulariser are
@@ -222,7 +214,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             raise ValueError("tune needs inference='kbr' or 'auto'; densities choose by themselves")
         return tune(self, X, Z, lengths, validation, objective, n_jobs, verbose)
 
-    def with_reg(self, reg: float, reg_smoother: float | None = None) -> KernelBayesFilter:
+    def with_reg(self, reg: float, reg_smoother: float | None = None) -> Self:
         """The same fit with other regularisers of the update and of the backward pass.
 
         Parameters
@@ -279,11 +271,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             errors = [Line(name, error, f"{error:.3g}") for name, error in held.items()]
             told.append(Block("Squared error on rows held out, of the variance", errors))
         if not isinstance(self.machine_, Machine):
-            nodes = len(self.machine_.points)
-            how = [Line("laws", "densities", "two conditional densities")]
-            return Summary(
-                title, [*told, Block("Filter", [*how, Line("nodes", nodes, f"{nodes:,}")])]
-            )
+            nodes, laws = len(self.machine_.points), "two conditional densities"
+            how = [Line("laws", "densities", laws), Line("nodes", nodes, f"{nodes:,}")]
+            return Summary(title, [*told, Block("Filter", how)])
         chosen = {name: " (chosen)" if getattr(self, name) is None else " (given)" for name in REGS}
         regs = [Line.of(name, getattr(self, f"{name}_"), how) for name, how in chosen.items()]
         told += [
@@ -424,16 +414,16 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         """The recursion; filtered steps of all sequences; which rows are missing; the sequences."""
         check_is_fitted(self)
         machine = self.machine_ if supervision is None else self._ruled
-        points = checks.as_points(X, "X", one_d=False, gaps=True)
+        points, seen = observed(X, "X")
         checks.note_columns(self, X, reset=False)
-        points, missing = inputs.observations(machine, points, "X")
-        sequences = check_sequences(lengths, len(missing))
+        checks.check_library(points, machine.points_x, "X")
+        sequences = check_sequences(lengths, len(seen))
         check_forward(X, sequences)
-        supervise = _supervisor(machine, supervision, len(missing))
+        supervise = _supervisor(machine, supervision, len(seen))
         first = machine.first(inputs.belief(machine, prior))
-        steps = machine.advance(first, points, missing, sequences, supervise)
+        steps = machine.advance(first, points, ~seen, sequences, supervise)
         inputs.warn_of_collapse(steps)
-        return machine, steps, missing, sequences
+        return machine, steps, ~seen, sequences
 
     def _result(self, X, machine: Recursion, steps: list[Step], missing) -> FilterResult:
         return FilterResult(machine, tuple(steps), missing, labels=self._labels(Labels.of(X)))

@@ -1,4 +1,9 @@
-"""The laws of a filter on densities: p(z'|z) and p(x|z), around a mean, as wide as z says."""
+"""The laws of a filter on densities: p(z'|z) and p(x|z), around a mean, as wide as z says.
+
+Where states go round, what comes next depends on the direction in which they are seen from their
+mean rather than on how far off they are: a kernel of places alone has to learn that anew at every
+distance. So the directions of two states stand beside them if the evidence is larger so.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +12,30 @@ from typing import Any
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from ..core.moments import evenly
 from ..densities import fit as densities
 from ..densities.conditional_density import ConditionalDensity
 from ..densities.laws import MovedLaws
+from ..densities.location import Location
 from ..densities.search import DensitySearch
-from ..densities.standard import Forms, NormalErrors, Standard, clearly, regressed
+from ..densities.standard import (
+    TINY,
+    EvidenceSearch,
+    Forms,
+    NormalErrors,
+    Standard,
+    clearly,
+    nearer,
+    regressed,
+)
 from ..kernels import fitted_kernel
 from ..regression.bandwidth import spread_ties, with_bandwidth
+from ..regression.lengthscales import ROWS_PER_SCALE
 
 JUDGED = 500  # rows left out by which laws are compared
 BLOCK = 2**22  # log densities that are formed together
+ROUND = 0.3, 0.3, 3.0, 3.0  # spreads of directions and places: where the search of scales begins
 
 
 @dataclass(frozen=True)
@@ -28,11 +44,22 @@ class StateLaw:
 
     density: NormalErrors | densities.Fit
     standard: Standard | None = None  # a file of an earlier version may have none
+    turning: bool = False  # whether directions of x stand beside it
 
     @classmethod
-    def of(cls, X: np.ndarray, Y: np.ndarray) -> StateLaw:
-        """A density in place of the normal law where rows left out are clearly likelier so."""
-        where = regressed(Forms.sought(X, Y), Y)
+    def of(cls, X: np.ndarray, Y: np.ndarray, turning: bool = False) -> StateLaw:
+        """A density in place of the normal law where rows left out are clearly likelier so.
+
+        With `turning`, directions stand beside two states where the evidence is larger so and rows
+        left out are clearly nearer: of states that follow exactly evidence alone means nothing.
+        """
+        loss, where = sought(X, Y)
+        if turning := turning and X.shape[1] == 2 and len(X) >= len(ROUND) * ROWS_PER_SCALE:
+            beside, plain = directed(X), where
+            other, turned = sought(beside, Y, ROUND)
+            where = nearer(plain, turned, Y) if other < loss else plain
+            if turning := where is turned:
+                X = beside
         where = replace(where, beyond=None)  # nodes end, and what is unknown counts
         standard, _ = Standard.of(where, X)
         E = standard.residuals
@@ -42,8 +69,8 @@ class StateLaw:
         rough = DensitySearch(fitted_kernel("gaussian", X), kernel_y, few, errors, intercept=True)
         rough.draft(rounds=1)
         if clearly(rough.log_densities() - normal.log_density_each(errors)):
-            return cls(ConditionalDensity(location=False).fit(X, E).fit_, standard)
-        return cls(normal, standard)
+            return cls(ConditionalDensity(location=False).fit(X, E).fit_, standard, turning)
+        return cls(normal, standard, turning)
 
     def narrowest(self, X: np.ndarray) -> float:
         """Standard deviation of the laws, in the direction and at the column where it is least.
@@ -52,18 +79,35 @@ class StateLaw:
         """
         assert self.standard is not None
         E = arrays.to_numpy(self.standard.residuals)
-        log_size = np.median(self.standard.log_size(X), axis=0)
+        log_size = np.median(self.standard.log_size(self._given(X)), axis=0)
         return float(np.linalg.norm(E * np.exp(log_size), -2) / len(E) ** 0.5)
 
     def at(self, X) -> LawsAt:
         """The laws at rows of X."""
         laws: Any = self.density
+        X = self._given(X)
         if not isinstance(laws, NormalErrors):
             laws = laws.laws(X).dense()
         if self.standard is None:
             zero = np.zeros((len(X), laws.embedding.points.shape[1]))
             return LawsAt(laws, zero, zero)
         return LawsAt(laws, self.standard(X), self.standard.log_size(X))
+
+    def _given(self, X) -> Array:
+        """What the laws are given."""
+        return directed(X) if self.turning else X
+
+
+def sought(X: np.ndarray, Y: np.ndarray, begin=1.0) -> tuple[float, Location]:
+    """−log evidence per row of the scales found, beginning at these; and m with them."""
+    search = EvidenceSearch(X, Y, begin)
+    return search.loss, regressed(Forms(X, search), Y)
+
+
+def directed(X: np.ndarray) -> np.ndarray:
+    """(x/|x|, x)."""
+    size = np.linalg.norm(X, axis=1, keepdims=True)
+    return np.hstack([X / np.maximum(size, TINY), X])
 
 
 @dataclass(frozen=True)

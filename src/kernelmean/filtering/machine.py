@@ -1,13 +1,11 @@
 """The fitted recursion of a filter, as a value: what a belief becomes at each step."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,7 +16,7 @@ from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
 from ..features.landmarks import Further, Landmarks
 from ..kernels import Kernel
-from .steps import COLLAPSE, FADED, Importance, Shares, Squared, Transition
+from .steps import COLLAPSE, FADED, Covariances, Importance, Shares, Squared, Transition
 
 
 @dataclass(frozen=True)
@@ -114,19 +112,17 @@ class Recursion(Saveable, ABC):
             for i in rows:
                 steps[i] = first if t == 0 else self.predicted(steps[i - 1])
             plain = []
-            for i in rows:
-                told = None
-                if supervise is not None and not missing[i]:
-                    told = supervise(i, points[i, :], steps[i])
-                if told is not None:
-                    steps[i] = self.guided(steps[i], points[i, :], coordinates[i, :], told)
-                elif not missing[i]:
+            for i in (i for i in rows if not missing[i]):
+                told = supervise and supervise(i, points[i, :], steps[i])
+                if told is None:
                     plain.append(i)
-            if not plain:
-                continue
-            news = self.updated([steps[i] for i in plain], arrays.take(coordinates, plain, axis=0))
-            for i, step in zip(plain, news, strict=True):
-                steps[i] = step
+                else:
+                    steps[i] = self.guided(steps[i], points[i, :], coordinates[i, :], told)
+            if plain:
+                some = arrays.take(coordinates, plain, axis=0)
+                news = self.updated([steps[i] for i in plain], some)
+                for i, step in zip(plain, news, strict=True):
+                    steps[i] = step
         return steps
 
     def track(self, X, sequences: list[slice]) -> list[Step]:
@@ -183,11 +179,11 @@ class Machine(Recursion):
         """Σ_i β_i of a belief m is `mass` @ m."""
         return arrays.namespace(self.points).sum(self.shares.Q, axis=0) @ self.shares.gain
 
-    def updating(self, reg: float) -> Machine:
+    def updating(self, reg: float) -> Self:
         """The same with another regulariser of the update."""
         return replace(self, rule=replace(self.rule, reg=reg))
 
-    def smoothing(self, reg: float) -> Machine:
+    def smoothing(self, reg: float) -> Self:
         """The same with another regulariser of the backward pass."""
         return replace(self, smoother=replace(self.smoother, reg=reg))
 
@@ -198,12 +194,8 @@ class Machine(Recursion):
         xp = arrays.namespace(self.points)
         read = xp.concat([prior.total()[None], prior.apply_weights(prior.points)])
         if prior.points is self.points:
-            return Step(
-                prior.apply_weights(self.shares.Q),
-                read,
-                "start",
-                partial(getattr, prior, "weights"),
-            )
+            belief = prior.apply_weights(self.shares.Q)
+            return Step(belief, read, "start", partial(getattr, prior, "weights"))
         belief = prior.apply_weights(self.features_z.transform(prior.points))
         if float(self.mass @ belief) < FADED * float(read[0]):
             warn_numerical(
@@ -248,7 +240,7 @@ class Machine(Recursion):
         What the later belief says beyond the prediction is carried back; where it says nothing,
         the filtered step stays as it is.
         """
-        law, ahead = self.smoother.covariances(step.belief), self.predicted(step).scaled
+        law, ahead = Covariances(self.smoother, step.belief), self.predicted(step).scaled
         xp, r, mass = arrays.namespace(ahead), step.belief.shape[0], step.read[0]
 
         def revised(later: Step, reg: float) -> Step:
@@ -267,7 +259,7 @@ class Machine(Recursion):
 
     def _revised(self, step: Step, u) -> Array:
         """Weights of a filtered step, and what `u` adds to them."""
-        return step.weights + self.smoother.covariances(step.belief).weights(u)
+        return step.weights + Covariances(self.smoother, step.belief).weights(u)
 
     def believe(self, step: Step, u, read, further=None) -> Step:
         """The step with the weights that `u` stands for, unless they come to nothing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -11,10 +11,9 @@ from scipy.sparse import coo_array, csr_array
 from scipy.spatial import cKDTree
 
 from ..core import arrays
-from ..core.checks import Array, frozen, warn_numerical
+from ..core.checks import frozen, warn_numerical
 from ..core.moments import evenly
 from ..core.saving import Saveable
-from ..densities import fit as densities
 from ..densities.standard import NormalErrors, Standard
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Kernel
@@ -36,7 +35,6 @@ THIN = 0.25  # share of transitions below which the others are not kept
 ABSURD = 12.0  # log density below that of the most surprising training row, of a collapse
 
 
-@dataclass(frozen=True, eq=False)
 class NodeMachine(Recursion):
     """Bayes' rule on weights of the nodes z_j, with learned densities p(z'|z) and p(x|z).
 
@@ -72,43 +70,34 @@ class NodeMachine(Recursion):
         and means, from which they count.
     """
 
-    points: Array
-    points_x: Array
-    kernel_x: Kernel
-    kernel_z: Kernel
-    transition: np.ndarray | Sparse
-    observing: NormalErrors | densities.Fit
-    least: float
+    # a file of an earlier version may have none of these
     standard: Standard | None = None
-    share: np.ndarray | None = None
     units_x: np.ndarray | float = 1.0
     units: np.ndarray | float = 1.0
     middle_x: np.ndarray | float = 0.0
     middle: np.ndarray | float = 0.0
 
-    @classmethod
-    def of(cls, X, Z, pairs, kernel_x: Kernel, kernel_z: Kernel, limit: int | None) -> NodeMachine:
+    def __init__(self, X, Z, pairs, kernel_x: Kernel, kernel_z: Kernel, limit: int | None):
         """From observations and states, and the rows (earlier, later) of the transitions."""
         earlier, later = pairs
-        units_x, units = X.std(axis=0), Z.std(axis=0)
-        middle_x, middle = X.mean(axis=0), Z.mean(axis=0)
-        X, Z = (X - middle_x) / units_x, (Z - middle) / units
-        moving, seeing = StateLaw.of(Z[earlier], Z[later]), StateLaw.of(Z, X)
-        least = float(np.min(seeing.at(Z).log_density_of_pairs(X)))
-        rng, share = np.random.default_rng(0), None
+        self.kernel_x, self.kernel_z = kernel_x, kernel_z
+        self.units_x, self.units = X.std(axis=0), Z.std(axis=0)
+        self.middle_x, self.middle = X.mean(axis=0), Z.mean(axis=0)
+        X, Z = (X - self.middle_x) / self.units_x, self._inner(Z)
+        moving, seeing = StateLaw.of(Z[earlier], Z[later], True), StateLaw.of(Z, X)
+        self.observing, self.standard = seeing.density, seeing.standard
+        self.least = float(np.min(seeing.at(Z).log_density_of_pairs(X)))
+        rng = np.random.default_rng(0)
         points, sizes = nodes_of(moving, Z, limit, rng)
         if sizes is None:
-            transition = among(moving.at(points), points)
-            warn_of_few(transition)
+            self.transition = among(moving.at(points), points)
+            warn_of_few(self.transition)
         else:
-            transition = thinned(chain_of(moving.at(points).log_density(points), sizes))
+            self.transition = thinned(chain_of(moving.at(points).log_density(points), sizes))
             onward = moving.at(Z[evenly(len(Z), NODES)]).log_density(points)
-            share = chain_of(onward, sizes).mean(axis=0)
-        told = frozen(seeing.at(points).sample(rng) * units_x + middle_x)
-        return cls(
-            frozen(points * units + middle), told, kernel_x, kernel_z, transition, seeing.density,
-            least, seeing.standard, share, units_x, units, middle_x, middle,
-        )  # fmt: skip
+            self.share = chain_of(onward, sizes).mean(axis=0)
+        self.points = frozen(points * self.units + self.middle)
+        self.points_x = frozen(seeing.at(points).sample(rng) * self.units_x + self.middle_x)
 
     @cached_property
     def _laws(self) -> LawsAt:
@@ -276,7 +265,7 @@ def chain_near(laws: LawsAt, points: np.ndarray) -> np.ndarray | Sparse:
     alone = np.setdiff1d(np.arange(n), i)
     rows, columns = np.append(i, alone), np.append(j, tree.query(at[alone])[1]).astype(int)
     K = coo_array((np.append(share, np.ones(len(alone))), (rows, columns)), shape=(n, n)).tocsr()
-    sparse = Sparse.of(K)
+    sparse = Sparse(K)
     return sparse.rows.toarray() if K.nnz > THIN * n**2 else sparse
 
 
@@ -292,21 +281,14 @@ def warn_of_few(transition: np.ndarray | Sparse) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False)
 class Sparse(Saveable):
-    """A square matrix of few numbers, those of SciPy's rows."""
-
-    data: np.ndarray
-    indices: np.ndarray
-    indptr: np.ndarray
+    """A square matrix of few numbers, those of SciPy's rows, which sum to one."""
 
     __array_ufunc__ = None  # an array @ this is asked here
 
-    @classmethod
-    def of(cls, K: csr_array) -> Sparse:
-        """With rows that sum to one."""
-        shares = K.data / np.repeat(K.sum(axis=1), np.diff(K.indptr))
-        return cls(shares, K.indices, K.indptr)
+    def __init__(self, K: csr_array):
+        self.data = K.data / np.repeat(K.sum(axis=1), np.diff(K.indptr))
+        self.indices, self.indptr = K.indices, K.indptr
 
     @cached_property
     def rows(self) -> csr_array:
@@ -323,4 +305,4 @@ class Sparse(Saveable):
 def thinned(K: np.ndarray) -> np.ndarray | Sparse:
     """Without what is next to nothing, if that is most."""
     kept = NOTHING * K.max(axis=1, keepdims=True) < K
-    return K if kept.mean() > THIN else Sparse.of(csr_array(np.where(kept, K, 0.0)))
+    return K if kept.mean() > THIN else Sparse(csr_array(np.where(kept, K, 0.0)))

@@ -1,7 +1,6 @@
 """What a filter returns: beliefs at each time, whole tracks of them, and forecasts."""
 
-from __future__ import annotations
-
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
@@ -9,8 +8,7 @@ from typing import Self
 import numpy as np
 
 from ..chains.results import as_observation
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.moments import block_rows
@@ -59,10 +57,6 @@ class _Steps(Law):
         step = block_rows(COPIES * self.machine.points.shape[0])
         return [replace(self, steps=self.steps[i : i + step]) for i in range(0, len(self), step)]
 
-    @property
-    def _states(self) -> int:
-        return self.machine.points.shape[1]
-
     def __len__(self) -> int:
         return len(self.steps)
 
@@ -89,7 +83,7 @@ class FilterResult(_Steps):
 
     def __repr__(self) -> str:
         flags = f"{int(self.collapsed.sum())} collapsed, {int(self.missing.sum())} missing"
-        return f"FilterResult({len(self)} steps, {self._states} state(s), {flags})"
+        return f"FilterResult({len(self)} steps, {self.machine.points.shape[1]} state(s), {flags})"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -128,7 +122,7 @@ class Forecast(_Steps):
         return Observations(self.machine.observations(self.steps), self.labels_x)
 
     def __repr__(self) -> str:
-        return f"Forecast({len(self)} steps, {self._states} state(s))"
+        return f"Forecast({len(self)} steps, {self.machine.points.shape[1]} state(s))"
 
 
 class Belief(Law):
@@ -143,12 +137,12 @@ class Belief(Law):
     def __init__(self, machine: Recursion, step: Step):
         self.machine, self.step = machine, step
 
-    def predict(self) -> Belief:
+    def predict(self) -> Self:
         """One step on in time."""
         self.step = self.machine.predicted(self.step)
         return self
 
-    def update(self, x, supervision=None) -> Belief:
+    def update(self, x, supervision=None) -> Self:
         """What the observation `x`, shape (d_x,), says about the state; NaN says nothing.
 
         Parameters
@@ -166,9 +160,9 @@ class Belief(Law):
         inputs.warn_of_collapse([self.step])
         return self
 
-    def copy(self) -> Belief:
+    def copy(self) -> Self:
         """A belief that later steps of this one leave alone."""
-        return Belief(self.machine, self.step)
+        return copy(self)
 
     def mean(self) -> Array:
         """Expected state, (d_z,)."""

@@ -7,8 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..core import arrays, solves
-from ..core.checks import Array
+from ..core import Array, arrays, solves
 from ..core.moments import block_rows
 from ..core.saving import Saveable
 
@@ -19,45 +18,46 @@ CACHED = 1024  # rows of a block that stays in the processor's cache
 TENSOR_FLOATS = 2**26  # largest tensor of the squared rule, 512 MiB
 
 
-@dataclass(frozen=True)
 class Transition(Saveable):
     """V = Q₊ᵀQ₋(Q₋ᵀQ₋ + Nλ'I)⁻¹ over N consecutive pairs; a belief m becomes Vm.
 
-    On points, Vm has the weights Q₋(Q₋ᵀQ₋ + Nλ'I)⁻¹m on the later state of each pair. `before`
-    has a row for every training state: that of its predecessor, or zeros where there is none.
+    On points, Vm has the weights Q₋(Q₋ᵀQ₋ + Nλ'I)⁻¹m on the later state of each pair.
+
+    Attributes
+    ----------
+    before : array of shape (n, r)
+        A row for every training state: that of its predecessor, or zeros where there is none.
+    gain, operator : arrays of shape (r, r)
+        (Q₋ᵀQ₋ + Nλ'I)⁻¹, and V.
+    outlook : array of shape (r, 1 + d)
+        m ↦ Σ_i w_i [1, z_i], by the read-out rows [q(z_i), 1, z_i].
     """
 
-    before: Array  # (n, r)
-    gain: Array  # (Q₋ᵀQ₋ + Nλ'I)⁻¹, (r, r)
-    operator: Array  # V, (r, r)
-    outlook: Array  # m ↦ Σ_i w_i [1, z_i], (r, 1 + d)
-
-    @classmethod
-    def of(cls, before, readout, pairs: int, reg: float) -> Transition:
-        """From the read-out rows [q(z_i), 1, z_i] and the coordinates of their predecessors."""
+    def __init__(self, before, readout, pairs: int, reg: float):
         r = before.shape[1]
-        gain = inverse(before.T @ before / pairs, reg) / pairs
-        forward = gain @ (before.T @ readout)
+        self.before, self.gain = before, inverse(before.T @ before / pairs, reg) / pairs
+        forward = self.gain @ (before.T @ readout)
         # each in memory of its own, as in a file: a loaded filter then rounds as this one does
-        parts = (arrays.row_major(part) for part in (forward[:, :r].T, forward[:, r:]))
-        return cls(before, gain, *parts)
+        self.operator = arrays.row_major(forward[:, :r].T)
+        self.outlook = arrays.row_major(forward[:, r:])
 
     def weights(self, m) -> Array:
         """Weights of Vm on the training states, (n,)."""
         return self.before @ (self.gain @ m)
 
 
-@dataclass(frozen=True)
 class Shares(Saveable):
-    """β = Q(QᵀQ/n + ηI)⁻¹m/n: the share of each row in a belief m, near one in sum."""
+    """β = Q(QᵀQ/n + ηI)⁻¹m/n: the share of each row of Q, (n, r), in a belief m, near one in sum.
 
-    Q: Array  # (n, r)
-    gain: Array  # (QᵀQ/n + ηI)⁻¹/n, (r, r)
+    `gain` is (QᵀQ/n + ηI)⁻¹/n. Where rows of Q may be zeros, n is the number of the others.
+    """
 
-    @classmethod
-    def of(cls, Q, reg: float, rows: int | None = None) -> Shares:
-        n = rows or Q.shape[0]
-        return cls(Q, inverse(Q.T @ Q / n, reg) / n)
+    def __init__(self, Q, reg: float, n: int):
+        self.Q, self.gain = Q, inverse(Q.T @ Q / n, reg) / n
+
+    def __call__(self, m) -> Array:
+        """β, (n,)."""
+        return self.Q @ (self.gain @ m)
 
 
 def inverse(second, reg: float) -> Array:
@@ -129,21 +129,16 @@ class Importance(Saveable):
 
     def kept(self, m) -> Array:
         """The diagonal of D for one belief, (n,)."""
-        return kept_shares(self.shares.Q @ (self.shares.gain @ m), self.limit)
-
-    def covariances(self, m) -> Covariances:
-        """Mean and covariance of φ in a belief."""
-        d = self.kept(m)
-        total = float(arrays.namespace(d).sum(d))
-        return Covariances(self, d / total if total > 0 else d)
+        return kept_shares(self.shares(m), self.limit)
 
 
-@dataclass(frozen=True)
 class Covariances:
-    """The training rows in a belief: shares that sum to one, mean and covariance of φ."""
+    """The training rows in a belief m: shares that sum to one, mean and covariance of φ."""
 
-    rule: Importance
-    shares: Array
+    def __init__(self, rule: Importance, m):
+        d = rule.kept(m)
+        total = float(arrays.namespace(d).sum(d))
+        self.rule, self.shares = rule, d / total if total > 0 else d
 
     @cached_property
     def mean(self) -> Array:
@@ -211,7 +206,7 @@ class Squared(Saveable):
 
     def weights(self, m, u) -> Array:
         """The weights on all rows that `u` stands for, (n,)."""
-        return (self.shares.Q @ (self.shares.gain @ m)) * (self.Phi @ u)
+        return self.shares(m) * (self.Phi @ u)
 
 
 def _tensor(Q, Phi, readout) -> Array:

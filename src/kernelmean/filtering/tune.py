@@ -8,7 +8,6 @@ from sklearn.base import clone
 
 from ..core import checks
 from ..core.progress import Verbose, in_processes
-from ..core.sequences import check_sequences
 from ..core.threads import one_thread
 from ..densities.standard import clearly
 from ..features.choose import learns_from_pairs
@@ -16,6 +15,7 @@ from ..features.landmarks import Nystroem
 from ..kernels import Kernel
 from .fit import Dynamics, Plan, best_smoother, observed_kernel, state_kernel
 from .held_out import Split, splits, warn_if_as_near
+from .inputs import record
 from .machine import Machine
 
 SCALES = (0.5, 1.0, 2.0)  # factors of the lengthscales in the first round,
@@ -34,10 +34,7 @@ def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verb
 
     See `KernelBayesFilter.tune`.
     """
-    points_x = checks.as_points(X, "X", min_rows=2, one_d=False)
-    points_z = checks.as_points(Z, "Z")
-    checks.check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
-    sequences = check_sequences(lengths, points_x.shape[0])
+    points_x, points_z, sequences = record(X, Z, lengths)
     parts = splits(points_x, points_z, sequences, validation)
     kernel_x = observed_kernel(model.kernel_x, points_x, points_z, checks.column_names(X))
     kernel_z = state_kernel(model.kernel_z, points_z, checks.column_names(Z))
@@ -139,18 +136,16 @@ class _Search:
                 made = self._machines(scale_x, scale_z, regs[0])
                 for reg in regs:
                     parts = [p.error(p.means(m.updating(reg), self.objective)) for m, p in made]
-                    rows.append(
-                        {**scales, "reg": reg, "error": float(np.mean(parts)), PARTS: parts}
-                    )
+                    told = {"reg": reg, "error": float(np.mean(parts)), PARTS: parts}
+                    rows.append(scales | told)
         return rows
 
     def by_densities(self) -> float:
         """Their error."""
-        plan = replace(
-            self.plan, inference="densities", kernel_x=self.kernel_x, kernel_z=self.kernel_z
-        )
-        means = [part.means_by(plan, self.objective) for part in self.parts]
-        return float(np.mean([p.error(m) for p, m in zip(self.parts, means, strict=True)]))
+        kernels: dict[str, Any] = {"kernel_x": self.kernel_x, "kernel_z": self.kernel_z}
+        plan = replace(self.plan, inference="densities", **kernels)
+        errors = [part.error(part.means_by(plan, self.objective)) for part in self.parts]
+        return float(np.mean(errors))
 
     def best_smoother(self, best: dict) -> float:
         """The backward pass's regulariser, at the settings found for the filter."""
@@ -161,18 +156,15 @@ class _Search:
     def _machines(self, scale_x: float, scale_z: float, reg: float) -> list[tuple]:
         """Filters learned from the rest of the record, each with the part that it is to track."""
         plan = replace(self.plan, kernel_x=self.kernel_x.scaled(scale_x), reg=reg)
-        drafts = self._drafts(scale_z)
-        return [
-            (plan.finish(draft, part.learn.X, part.learn.slices, None), part)
-            for draft, part in zip(drafts, self.parts, strict=True)
-        ]
+        pairs = zip(self._drafts(scale_z), self.parts, strict=True)
+        return [(plan.finish(d, p.learn.X, p.learn.slices, None), p) for d, p in pairs]
 
     def _drafts(self, scale_z: float) -> list[Dynamics]:
         """Dynamics of all parts; η and λ' are chosen on the first, most of which is in all."""
         if scale_z not in self.drafts:
             plan, drafts = replace(self.plan, kernel_z=self.kernel_z.scaled(scale_z)), []
             for part in self.parts:
-                drafts.append(plan.draft(part.learn.Z, part.learn.slices, None))
+                drafts.append(Dynamics(plan, part.learn.Z, part.learn.slices, None))
                 regs = drafts[0].reg_prior, drafts[0].reg_transition
                 plan = replace(plan, reg_prior=regs[0], reg_transition=regs[1])
             self.drafts[scale_z] = drafts

@@ -1,10 +1,9 @@
 """Hidden Markov models whose emission laws are embeddings: no family of distributions."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -34,34 +33,6 @@ ALGORITHMS = ("viterbi", "map")
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the lengthscale, that `tune` tries
 PIECES = 200  # stretches of rows elsewhere, which choices are made on
 DEFAULTS = {"n_init": 12, "max_iter": 200, "tol": 1e-5}  # of EM
-
-
-@dataclass(frozen=True)
-class Monitor:
-    """How EM went, as in hmmlearn; the log-likelihoods are of a row, not of all rows.
-
-    Attributes
-    ----------
-    history : list of float
-        Mean log-likelihood of a row by iteration.
-    converged : bool
-    tol : float
-        Gain of a row below which EM ends.
-    n_iter : int
-        Most iterations.
-    iter : int
-        Iterations there were.
-    """
-
-    history: list[float]
-    converged: bool
-    tol: float
-    n_iter: int
-
-    @property
-    def iter(self) -> int:
-        """Iterations there were."""
-        return len(self.history)
 
 
 OLD = {name: ("em", into(as_em, name)) for name in ("directions", *DEFAULTS)}
@@ -176,7 +147,7 @@ class KernelHMM(ChainEstimator):
 
     # ------------------------------------------------------------ learning
 
-    def fit(self, X, lengths=None, inputs=None) -> KernelHMM:
+    def fit(self, X, lengths=None, inputs=None) -> Self:
         """Learn the chain and the law of the observations given its state.
 
         With inputs u, P(x_t = j | x_{t−1} = i, u_t) ∝ exp(a_ij + b_ijᵀz_t), z_t = (u_t − mean)/sd:
@@ -246,7 +217,7 @@ class KernelHMM(ChainEstimator):
         few = super().begun(every.take(numbers)[0], [s.stop - s.start for s in some.sequences])
         own, rows = few.coordinates, few.rows
         coordinates = FarCoordinates(own.features, own.points, own.kept, every)
-        moments = Moments.of(coordinates, rows.seen, rows.sequences)
+        moments = Moments(coordinates, rows.seen, rows.sequences)
         return replace(few, coordinates=coordinates, moments=moments, own=False)
 
     def draft(self, X, lengths=None) -> Draft:
@@ -302,7 +273,7 @@ class KernelHMM(ChainEstimator):
         n_fits=3,
         n_jobs=None,
         verbose=False,
-    ) -> KernelHMM:
+    ) -> Self:
         """The best of several fits, judged by a validation sequence: a new, fitted model.
 
         Without labels by the squared error of predicting the next observation; with the states of
@@ -360,7 +331,7 @@ class KernelHMM(ChainEstimator):
         seeds = generator(self.random_state).integers(2**31, size=n_fits)
         grid = [{"scale": scale, "random_state": int(seed)} for scale in scales for seed in seeds]
 
-        def at(scale: float, random_state: int) -> KernelHMM:
+        def at(scale: float, random_state: int) -> Any:
             return clone(self).set_params(kernel=kernel.scaled(scale), random_state=random_state)
 
         name = "mse" if states is None else "accuracy"
@@ -492,11 +463,16 @@ class KernelHMM(ChainEstimator):
         return X, arrays.like(states, X)
 
     @property
-    def monitor_(self) -> Monitor:
-        """How EM went, under hmmlearn's names."""
+    def monitor_(self) -> Any:
+        """How EM went, under hmmlearn's names; log-likelihoods are of a row, not of all rows.
+
+        `history` has their means by iteration, `iter` counts these; EM goes on for `n_iter` at
+        most, and ends where a row gains less than `tol`, which is whether it has `converged`.
+        """
         check_is_fitted(self)
-        em = as_em(self.em).filled(**DEFAULTS)
-        return Monitor(self.history_.tolist(), self.converged_, em.tol, em.max_iter)
+        em, history = as_em(self.em).filled(**DEFAULTS), self.history_.tolist()
+        ended = {"converged": self.converged_, "tol": em.tol, "n_iter": em.max_iter}
+        return SimpleNamespace(history=history, iter=len(history), **ended)
 
     def get_stationary_distribution(self) -> np.ndarray:
         """π with πQ = π, which is `startprob_` (as in hmmlearn)."""

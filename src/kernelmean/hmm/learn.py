@@ -38,7 +38,7 @@ from ..core.checks import frozen, warn_numerical
 from ..core.stages import stage
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Delta
-from .spectral import SpectralFit, fit_spectral
+from .spectral import SpectralFit
 
 SOME = 1e-12  # weight of a row in a law, at the least
 WORTH = 1.0  # least gain in log-likelihood for a share,
@@ -90,9 +90,8 @@ class Plan(drafts.Plan):
         """What densities may be of: of some columns their variates, or these themselves (None)."""
         space, points = drafts.space_of(draft, self.em.directions, some=True), draft.rows.there
         known = self.em.directions != "auto" or self.bandwidth is not None or not self.refine
-        if known or space is None or space.features is None:
-            return [space]
-        if points.shape[1] > WIDE or points.shape[0] < FEWEST:
+        unfit = points.shape[1] > WIDE or points.shape[0] < FEWEST
+        if known or unfit or space is None or space.features is None:
             return [space]
         smooth = can_smooth(draft.kernel, points) and not isinstance(draft.kernel, Delta)
         full = smooth and Variates.of_columns(arrays.to_numpy(points)) is None
@@ -113,22 +112,14 @@ class Plan(drafts.Plan):
         weights = gamma.T + SOME  # a state that died is like all others together
         weights /= weights.sum(axis=1, keepdims=True)
         points = frozen(draft.rows.there)
-        return FittedChain(
-            climbed.chain,
-            MeanEmbedding.of_parts(points, arrays.like(weights, points), None, draft.kernel),
-            smoothing.emissions(gamma),
-            getattr(smoothing.kernel, "lengthscale", None),
-            space,
-            None if self.told(smoothing) else self.rule(draft, climbed.gamma, climbed.chain),
-        )
-
-    def told(self, smoothing: AnySmoothing) -> bool:
-        """Whether densities filter: they say more than embeddings by one kernel.
-
-        That is, where they are largely normal, or have bandwidths of their own.
-        """
+        embedded = MeanEmbedding.of_parts(points, arrays.like(weights, points), None, draft.kernel)
+        width = getattr(smoothing.kernel, "lengthscale", None)
+        laws = embedded, smoothing.emissions(gamma), width, space
+        # densities that are largely normal, or have bandwidths of their own, filter themselves:
+        # they say more than embeddings by one kernel
         own = isinstance(smoothing, SmoothingByState) or isinstance(smoothing.guard_of, Shrunken)
-        return self.reg is None and own
+        rule = self.rule(draft, climbed.gamma, climbed.chain) if self.reg or not own else None
+        return FittedChain(climbed.chain, *laws, rule)
 
     def predicting(self, draft: Draft, found: SpectralFit) -> ModelBayes:
         """Kernel Bayes' rule with the λ given, or the one that predicts best."""
@@ -156,7 +147,7 @@ def estimated(spectrum: Spectrum) -> Order:
 def spectral(draft: Draft, n_components: int, rng: np.random.Generator) -> SpectralFit:
     """The spectral method's answer."""
     third = partial(draft.moments.third, draft.coordinates)
-    return fit_spectral(draft.moments, third, n_components, rng)
+    return SpectralFit(draft.moments, third, n_components, rng)
 
 
 @dataclass(frozen=True)
@@ -191,7 +182,7 @@ class Found:
             return search, search.smoothing(self.factor), learned
         coordinates = Coordinates.of(self.space.features, some.points)
         with np.errstate(invalid="ignore", divide="ignore"):  # few rows may have no triples
-            moments = Moments.of(coordinates, used, some.sequences)
+            moments = Moments(coordinates, used, some.sequences)
         space = Variates.of(coordinates.features, moments, self.space.directions.shape[1])
         search = replace(search, rows=replace(in_space(some, space), used=used), made={})
         smoothing = search.smoothing(self.factor)

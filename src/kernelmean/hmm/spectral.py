@@ -5,8 +5,6 @@ moments of two and three consecutive observations are products of O and the chai
 products are taken apart again.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy.optimize import least_squares
 
@@ -23,31 +21,7 @@ SMALL = 1e-3  # least stationary probability that the moments are divided by
 # ------------------------------------------------------------ the parameters
 
 
-@dataclass(frozen=True)
 class SpectralFit:
-    """What the moments say of the chain and of the emission laws.
-
-    Attributes
-    ----------
-    embeddings : array of shape (r, K)
-        O, the coordinates of the embedded emission laws, in the span of U.
-    chain : Chain
-        Projected on the transition matrices, and its stationary law.
-    singular_values : array
-        All those of C₁₃.
-    mismatch : float
-        Share of Σ_b‖R⁻¹B_bR‖² off the diagonals, which is zero for exact moments.
-    """
-
-    embeddings: np.ndarray
-    chain: Chain
-    singular_values: np.ndarray
-    mismatch: float
-
-
-def fit_spectral(
-    moments: Moments, third, n_components: int, rng: np.random.Generator
-) -> SpectralFit:
     """Q, π and O from moments (thesis, Algorithm 1, with UᵀO = ΘᵀL).
 
     Parameters
@@ -60,31 +34,44 @@ def fit_spectral(
     rng : Generator
         For Θ.
 
+    Attributes
+    ----------
+    embeddings : array of shape (r, K)
+        O, the coordinates of the embedded emission laws, in the span of U.
+    chain : Chain
+        Projected on the transition matrices, and its stationary law.
+    singular_values : array
+        All those of C₁₃.
+    mismatch : float
+        Share of Σ_b‖R⁻¹B_bR‖² off the diagonals, which is zero for exact moments.
+
     Raises
     ------
     ValueError
         If K exceeds the numerical rank of C₁₃, or all third moments are zero.
     """
-    K = n_components
-    U1, sigma, Vt = np.linalg.svd(moments.skips)
-    rank = numerical_rank(sigma)
-    if rank < K:
-        raise ValueError(
-            f"n_components is {K}, but observations two steps apart tell only {rank} states apart "
-            "(numerical rank of their cross-covariance); a smaller number is needed"
-        )
-    U1, U = U1[:, :K], Vt[:K].T
-    T = third(U1, U)
-    if not T.any():
-        raise ValueError(
-            f"n_components is {K}, but the kernel sees no row of X as like any other: there is "
-            "nothing to learn from (a Delta kernel is for values that are repeated)"
-        )
-    B = observables(T, sigma[:K])
-    Theta = choose_rotation(B, rng)
-    R, mismatch = diagonaliser(B, Theta)
-    UO = Theta.T @ eigenvalues(R, np.tensordot(Theta, B, axes=1))
-    return SpectralFit(U @ UO, chain_of(UO, U, moments), sigma, mismatch)
+
+    def __init__(self, moments: Moments, third, n_components: int, rng: np.random.Generator):
+        K = n_components
+        U1, self.singular_values, Vt = np.linalg.svd(moments.skips)
+        rank = numerical_rank(self.singular_values)
+        if rank < K:
+            raise ValueError(
+                f"n_components is {K}, but observations two steps apart tell only {rank} states "
+                "apart (numerical rank of their cross-covariance); a smaller number is needed"
+            )
+        U1, U = U1[:, :K], Vt[:K].T
+        T = third(U1, U)
+        if not T.any():
+            raise ValueError(
+                f"n_components is {K}, but the kernel sees no row of X as like any other: there is "
+                "nothing to learn from (a Delta kernel is for values that are repeated)"
+            )
+        B = observables(T, self.singular_values[:K])
+        Theta = choose_rotation(B, rng)
+        R, self.mismatch = diagonaliser(B, Theta)
+        UO = Theta.T @ eigenvalues(R, np.tensordot(Theta, B, axes=1))
+        self.embeddings, self.chain = U @ UO, chain_of(UO, U, moments)
 
 
 def observables(T: np.ndarray, sigma: np.ndarray) -> np.ndarray:

@@ -78,7 +78,7 @@ class Polynomial(Saveable):
 
     @property
     def width(self) -> int:
-        return 1 + self.once + (self.powers - 1) * len(self.bent) if self.powers else 0
+        return len(self.terms)
 
     @property
     def slopes(self) -> int:
@@ -91,15 +91,12 @@ class Polynomial(Saveable):
         once: list[tuple] = [(j, 1) for j in self.straight]
         once += [(j, "is", level) for j, levels in self.categories for level in levels[1:]]
         powers = [(j, k) for k in range(1, self.powers) for j in self.bent]
-        return [(), *once, *powers][: self.width]
+        return [(), *once, *powers] if self.powers else []
 
     @property
     def of_lines(self) -> list[int]:
         """Numbers of the columns made of `lines`."""
-        shifts = [j for j, levels in self.categories for _ in levels[1:]]
-        made_of = [*self.straight, *shifts, *(self.bent * max(self.powers - 1, 0))]
-        own = range(1, self.width)
-        return [k for k, j in zip(own, made_of, strict=False) if j in self.lines]
+        return [k for k, term in enumerate(self.terms) if term and term[0] in self.lines]
 
     @property
     def scales(self) -> np.ndarray:
@@ -136,13 +133,10 @@ class Polynomial(Saveable):
         """∂/∂x_column of every column, (n, width)."""
         u = (points[:, column] - self.middle[column]) / self.spread[column]
         slopes = 0.0 * self(points)
-        if column in self.straight and self.powers:
-            slopes[:, 1 + self.straight.index(column)] = 1.0 / self.spread[column]
-        if column in self.bent:
-            ahead, step = 1 + self.once, len(self.bent)
-            for k in range(1, self.powers):
-                place = ahead + (k - 1) * step + self.bent.index(column)
-                slopes[:, place] = k * u ** (k - 1) / self.spread[column]
+        for place, term in enumerate(self.terms):
+            match term:
+                case (j, int(k)) if j == column:
+                    slopes[:, place] = k * u ** (k - 1) / self.spread[column]
         return slopes
 
     def check(self, points, names: Sequence[str]) -> None:

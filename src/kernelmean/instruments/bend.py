@@ -35,5 +35,11 @@ def chance_of_plane(plane: tuple, R: np.ndarray, y: np.ndarray, regs: np.ndarray
     z = n * (scores.mean(0) @ U) ** 2
     g = np.maximum(shares, 0.0) / np.maximum(regs, tiny)[:, None]
     w = g / (1.0 + g)
-    mean, half = (np.maximum(part.sum(1), tiny) for part in (w, w * w))
-    return float(chi2.sf(w @ z * mean / half, np.maximum(mean**2 / half, tiny)).min())
+    return float(weighted_chi2(w @ z, w.sum(1), (w * w).sum(1)).min())
+
+
+def weighted_chi2(statistic, total, squares) -> np.ndarray:
+    """P(Σ v χ²₁ > statistic), Σv the total, by the multiple of χ² with its mean and variance."""
+    tiny = np.finfo(float).tiny
+    total, squares = np.maximum(total, tiny), np.maximum(squares, tiny)
+    return chi2.sf(statistic * total / squares, np.maximum(total**2 / squares, tiny))

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays import EPS
 from ..core.minimise import mean_and_error
 from ..core.moments import evenly
 from ..core.saving import Saveable
@@ -20,11 +19,13 @@ SIZE_DECADES = 0.9  # a single lengthscale of regressors stays within 10**±0.9 
 POINTS = 300  # at which candidates are compared
 MOVED = 10.0  # concentration parameter below which instruments tell no shape
 UNLIKELY = 1e-3  # a probability that does not count
-# B of a band, what stands for the squared bias: set on seeds 1000 to 1199 of seven designs
-PULL, BESIDE = 4.0, 0.25  # V and D where ξ was chosen: it balances bias and noise
-ALONE = 1.5  # D where it was not
-LINE = 10.0  # D in bands about least squares, set on seeds 22000 to 22159 of three designs
-MEAN = 2.0  # V of an average where ξ was chosen, set on seeds 100 to 139 of 44 designs
+# V and D in V + B, B what stands for the squared bias: for h, for its bands, for averages. Set on
+# seeds 1000 to 1199 of seven designs; 10 on 22000 to 22159 of three, 2 on 100 to 139 of 44
+WIDER = {
+    "line": ((1.0, 1.5), (1.0, 10.0), (1.0, 0.25)),
+    "balanced": ((5.0, 0.25), (5.0, 0.25), (2.0, 0.25)),
+    "given": ((1.0, 1.5), (1.0, 1.5), (1.0, 1.5)),
+}
 FLOOR = 1e-7  # of the trace: a ridge that keeps what coordinates cannot say out of them
 
 Pair = tuple[Any, Any]  # of regressors (X, C) and of instruments (Z, C)
@@ -91,7 +92,6 @@ class Tried:
         return off * weights[some] ** 0.5
 
 
-@dataclass(frozen=True)
 class Choice:
     """What is taken, and how far apart the candidates are that it was taken from.
 
@@ -113,17 +113,10 @@ class Choice:
         squares, and its standard error.
     """
 
-    share: float
-    draft: StructuralDraft
-    carrier: StructuralDraft
-    points: np.ndarray
-    apart: np.ndarray
-    gain: tuple[float, float] | None
     plain: StructuralDraft | None = None
-    bent: float = 1.0
+    gain: tuple[float, float] | None = None
 
-    @classmethod
-    def of(cls, tried: list[Tried], X: np.ndarray, own: int = 1, few: bool = False) -> Choice:
+    def __init__(self, tried: list[Tried], X: np.ndarray, own: int, few: bool):
         """By the judges; X are rows.
 
         Of two-stage least squares with lines along the first `own` columns, the endogenous ones,
@@ -138,32 +131,32 @@ class Choice:
         plain = max(lines, key=lambda k: judged.evidence[k], default=None)
         weights = judged.weights() * ~judged.bare
         weights /= weights.sum() or 1.0
-        carrier = owner[weights.argmax()][0]
-        weak, bent = carrier.moved < MOVED, 1.0
+        likeliest = owner[weights.argmax()][0]
+        weak, self.bent = likeliest.moved < MOVED, 1.0
         if (weak or few) and straight.any():
             best = judged.likeliest(np.flatnonzero(straight))
         elif plain is None:
             best = judged.best()
         else:
-            best, bent = judged.beside(plain, min(one.chance for one in tried))
+            best, self.bent = judged.beside(plain, min(one.chance for one in tried))
         points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
-        taken, line = one.at(points, i), None
-        if plain is not None and bent < 1.0:
+        taken = one.at(points, i)
+        if plain is not None and self.bent < 1.0:
             other, j = owner[plain]
-            taken, line = bent * taken + (1.0 - bent) * other.at(points, j), other.draft
+            self.plain = other.draft
+            taken = self.bent * taken + (1.0 - self.bent) * other.at(points, j)
         parts = np.split(weights, np.cumsum([len(t.regs) for t in tried])[:-1])
-        apart = np.hstack([t.apart(points, w, taken) for t, w in zip(tried, parts, strict=True)])
-        gain = None
+        apart = [t.apart(points, w, taken) for t, w in zip(tried, parts, strict=True)]
+        self.points, self.apart = points, np.hstack(apart)
         if lines:  # the first is one along every column
             squares, fewer = judged.projected[lines[0]], judged.projected[best]
-            less = bent * (squares - fewer)  # at least: squares of what is between are convex
-            gain = mean_and_error(less / max(squares.mean(), np.finfo(float).tiny))
-        draft = replace(one.draft, weak=weak and one.draft.bare)
-        share = one.regs[i] / max(one.stage.size, EPS)
-        return cls(share, draft, carrier.draft, points, apart, gain, line, bent)
+            less = self.bent * (squares - fewer)  # at least: squares are convex in between
+            self.gain = mean_and_error(less / max(squares.mean(), np.finfo(float).tiny))
+        self.draft = replace(one.draft, weak=weak and one.draft.bare)
+        self.share, self.carrier = one.regs[i] / one.stage.size, likeliest.draft
 
-    def widened(self, covariance, basis: Basis, balanced: bool) -> tuple[np.ndarray, ...]:
-        """V + B of coefficients in this basis, from their V: for h, for its bands, for averages.
+    def widened(self, covariance, draft: StructuralDraft, balanced: bool) -> tuple[np.ndarray, ...]:
+        """V + B of coefficients of a draft, from their V: for h, for its bands, for averages.
 
         D is the mean of (h − taken)² over the candidates. A ξ chosen (`balanced`) makes the squared
         bias about as large as the variance, which does not know of the choice: B = 4V + ¼D;
@@ -171,14 +164,10 @@ class Choice:
         slope is safe, its band is not, and has 10D. In averages of slopes most of the bias is gone:
         V + ¼D about a line, 2V + ¼D about what bends.
         """
-        Phi, bare = basis.numbers(self.points), self.draft.bare
+        Phi = draft.bases[0].numbers(self.points)
         second = Phi.T @ Phi
         second[np.diag_indices_from(second)] += FLOOR * np.trace(second)
         say = np.linalg.solve(second, Phi.T @ self.apart)
         V, D = covariance, say @ say.T
-        if bare:
-            return V + ALONE * D, V + LINE * D, V + BESIDE * D
-        if not balanced:
-            return (V + ALONE * D,) * 3
-        own = (1.0 + PULL) * V + BESIDE * D
-        return own, own, MEAN * V + BESIDE * D
+        kind = "line" if draft.bare else "balanced" if balanced else "given"
+        return tuple(v * V + d * D for v, d in WIDER[kind])

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..core import arrays
-from ..core.checks import Array, as_points, check_lengths, column_names
+from ..core.checks import Array, as_points, as_table, check_columns, column_names
 from ..core.saving import Saveable
 from ..kernels.named import as_kernel, on_columns
 from .basis import few_values
@@ -78,12 +78,8 @@ class Roles(Saveable):
         """(X, C) from rows of X and a table of C."""
         if "c" in self.named and column_names(C) is not None:
             C = _pick(C, list(self.c), "C")
-        C = as_points(C, "C")
-        if C.shape[1] != len(self.c):
-            raise ValueError(
-                f"C has {C.shape[1]} columns, but KernelIV was fitted with {len(self.c)}"
-            )
-        check_lengths(points.shape[0], C.shape[0], "X", "C")
+        C = as_points(C, "C", n=points.shape[0])
+        check_columns(C, len(self.c), "C", "the training C")
         return arrays.namespace(points).concat([points, C], axis=1)
 
 
@@ -91,15 +87,16 @@ class Roles(Saveable):
 class Forms:
     """The form of each column of one side, (X, C) or (Z, C): a kernel, or one of the two words.
 
-    Or None for all of them, where one kernel is given for the `whole`.
+    Or the `single` kernel that was given for all of them.
     """
 
     each: tuple[Any, ...]
-    whole: Any = None
+    single: bool = False
 
     def those(self, word: str) -> list[int]:
         """Numbers of the columns of this form."""
-        return [j for j, form in enumerate(self.each) if isinstance(form, str) and form == word]
+        forms = () if self.single else self.each
+        return [j for j, form in enumerate(forms) if isinstance(form, str) and form == word]
 
     @property
     def bent(self) -> list[int]:
@@ -108,19 +105,14 @@ class Forms:
         return [j for j in range(len(self.each)) if j not in plain]
 
     @property
-    def given(self) -> tuple[Any, ...]:
-        """What was given for each column."""
-        return self.each if self.whole is None else (self.whole,) * len(self.each)
-
-    @property
     def used(self) -> list[Any]:
         """The kernels as they were given."""
-        return [self.each[j] for j in self.bent] if self.whole is None else [self.whole]
+        return [self.each[j] for j in self.bent]
 
     def kernel(self, name: str) -> Any:
         """The product over columns, those of one form together; None without a kernel."""
-        if self.whole is not None:
-            return self.whole
+        if self.single:
+            return self.each[0]
         alike: dict[Any, list[int]] = {}
         for j in self.bent:
             alike.setdefault(self.each[j], []).append(j)
@@ -164,7 +156,7 @@ def forms_of(kernel_x, kernel_z, roles: Roles) -> tuple[Forms, Forms]:
     return forms, _form_of_each(told, kernel_z, roles.instruments)
 
 
-def plainer_forms(x: Forms, z: Forms, X, Z, own: int, told: int) -> list[tuple[Forms, Forms]]:
+def plainer_forms(x: Forms, z: Forms, X, own: int, told: int) -> list[tuple[Forms, Forms]]:
     """Of all columns, where some bend less: those of few values, then all exogenous ones.
 
     Lines along regressors of one or two values, and along the first `own`, the endogenous ones,
@@ -183,8 +175,8 @@ def plainer_forms(x: Forms, z: Forms, X, Z, own: int, told: int) -> list[tuple[F
 
     found: list[tuple[Forms, Forms]] = []
     for straight in (False, True):
-        each = tuple(form(j, given, straight) for j, given in enumerate(x.given))
-        forms = Forms(each), Forms(z.given[: Z.shape[1] + own - len(each)] + each[own:])
+        each = tuple(form(j, given, straight) for j, given in enumerate(x.each))
+        forms = Forms(each), Forms(z.each[: len(z.each) + own - len(each)] + each[own:])
         if 0 < len(forms[0].bent) < len(x.bent) and forms[1].bent and forms not in found:
             found.append(forms)
     return found
@@ -212,13 +204,13 @@ def _by_name(asked, names: Sequence[str], more: Sequence[str], argument: str) ->
 
 def _form_of_each(told: dict | None, whole, names: Sequence[str]) -> Forms:
     if told is None:
-        return Forms((None,) * len(names), whole)
+        return Forms((whole,) * len(names), single=True)
     return Forms(tuple(told.get(name, told.get(OTHERS, "gaussian")) for name in names))
 
 
 def _pick(X, names: list[str], name: str):
     """The columns a model was fitted on, from a table that may hold more, in any order."""
-    X = X.to_frame() if hasattr(X, "to_frame") else X
+    X = as_table(X)
     known = column_names(X) or []
     missing = [c for c in names if c not in known]
     if missing:

@@ -1,10 +1,7 @@
 """Stage one: the embedding of regressors given instruments, and its regulariser."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import reduce
 
 from ..core import arrays, solves
@@ -12,7 +9,6 @@ from ..core.checks import Array
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.moments import Moments
 from ..core.rows import put_together
-from ..core.saving import Saveable
 from ..regression.leave_one_out import LeaveOneOut
 from .groups import Group, merged
 
@@ -22,72 +18,66 @@ COARSE = 500  # rows that bracket λ
 GRID = 45  # of a regulariser's bracketing search: each value costs r² operations
 
 
-@dataclass(frozen=True)
-class FirstStage(Saveable):
+class FirstStage:
     """z ↦ E[(t, φ)(X) | z] = Eᵀθ(z), with what the leverage of a row needs.
 
-    E = (ΘᵀΘ/n + λI)⁻¹ΘᵀΦ/n; in `roots`, RᵀR = (ΘᵀΘ/n + λI)⁻¹/n. Lines may have a λ of their own.
+    E = (ΘᵀΘ/n + λI)⁻¹ΘᵀΦ/n; in `roots`, RᵀR = (ΘᵀΘ/n + λI)⁻¹/n. Lines, columns of Φ, may have a λ
+    of their `own`; exogenous regressors tell θ → `exogenous`ᵀθ by themselves; `known` are columns
+    that are functions of the instruments.
     """
 
-    E: Array
-    roots: tuple[Array, ...]  # one, or that of the lines and that of all others
-    exogenous: tuple[Array, ...] = ()  # the same of what exogenous regressors tell by themselves
-    lines: tuple[int, ...] = ()  # columns with a λ of their own
-    known: tuple[int, ...] = ()  # columns that are functions of the instruments
-    own: float | None = None  # λ of the lines
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         grid: solves.EigenGrid,
         cross,
         n: int,
         reg: float,
-        lines: Sequence[int] = (),
-        own: float | None = None,
+        lines: list[int],
+        own: float | None,
         exogenous=None,
         known: Sequence[int] = (),
-    ) -> FirstStage:
-        """With λ, or with another for some lines; exogenous regressors tell θ → `exogenous`ᵀθ."""
+    ):
         regs = (reg,) if own is None else (own, reg)
         embeds = [grid.vectors @ (grid.shrink(r)[:, None] * (grid.vectors.T @ cross)) for r in regs]
-        E, roots = embeds[-1], tuple(_root(grid, r, n) for r in regs)
+        self.E, self.lines, self.own, self.known = embeds[-1], lines, own, list(known)
         if own is not None:
-            E[:, list(lines)] = embeds[0][:, list(lines)]
-        alone: tuple[Array, ...] = ()
+            self.E[:, lines] = embeds[0][:, lines]
+        self.roots = [_root(grid, r, n) for r in regs]
+        self.exogenous: list[Array] = []  # the same of what these regressors tell
         if exogenous is not None:
-            told = solves.EigenGrid.of(exogenous.T @ _second(grid) @ exogenous)
-            alone = tuple(_root(told, r, n) @ exogenous.T for r in regs)
-        return cls(E, roots, alone, tuple(lines), tuple(known), own)
+            half = exogenous.T @ grid.vectors
+            told = solves.EigenGrid.of((half * grid.values) @ half.T)
+            self.exogenous = [_root(told, r, n) @ exogenous.T for r in regs]
 
-    def rows(self, Phi, Theta, own: bool) -> Array:
+    def rows(self, Phi, Theta, own: bool, wholly: bool = False) -> Array:
         """M: embeddings at the rows, (n, width); rows it was learned from are left out in turn.
 
-        M_i = (F_i − h_iφ_i)/(1 − h_i), F_i = Eᵀθ_i.
+        M_i = (F_i − h_iφ_i)/(1 − h_i), F_i = Eᵀθ_i; h_i as `hats` has it.
         """
         M = Theta @ self.E
         if own:
-            hat = self.hats(Theta)[-1][:, None]
+            hats = [hat[:, None] for hat in self.hats(Theta, wholly)]
+            hat = hats[-1]
             if self.own is not None:
                 hat = hat * arrays.namespace(M).ones_like(M)
-                hat[:, list(self.lines)] = self.hats(Theta)[0][:, None]
+                hat[:, self.lines] = hats[0]
             M -= hat * Phi
             M /= 1.0 - hat
         if self.known:
-            M[:, list(self.known)] = Phi[:, list(self.known)]
+            M[:, self.known] = Phi[:, self.known]
         return M
 
-    def hats(self, Theta) -> list[Array]:
+    def hats(self, Theta, wholly: bool = False) -> list[Array]:
         """h_i = θ_iᵀ(ΘᵀΘ/n + λI)⁻¹θ_i/n for each λ, less what exogenous regressors have of it.
 
         These are instruments, too: what is left out beyond the share of the others would draw M
-        away from x (Ackerberg and Devereux 2009, improved jackknife).
+        away from x (Ackerberg and Devereux 2009, improved jackknife). `wholly` leaves it in.
         """
         xp, hats = arrays.namespace(Theta), []
         for i, root in enumerate(self.roots):
             half = solves.times_transposed(Theta, root, lower=False)
             hat = xp.vecdot(half, half)
-            if self.exogenous:
+            if self.exogenous and not wholly:
                 half = Theta @ self.exogenous[i].T
                 hat = hat - xp.vecdot(half, half)
             hats.append(xp.clip(hat, 0.0, 1.0 - 1e-10))
@@ -102,10 +92,6 @@ def _root(grid: solves.EigenGrid, reg: float, n: int) -> Array:
     return solves.triangle((grid.vectors * (grid.shrink(reg) / n) ** 0.5).T)
 
 
-def _second(grid: solves.EigenGrid) -> Array:
-    return (grid.vectors * grid.values) @ grid.vectors.T
-
-
 def some(A, columns: slice | list[int]) -> Array:
     """Columns of an array."""
     return A[:, columns] if isinstance(columns, slice) else arrays.take(A, columns, axis=1)
@@ -118,7 +104,9 @@ def embed(groups: list[Group], reg: float | None, split: str) -> tuple[float, fl
         reg = reg or 0.0  # least squares
     if all(g.own for g in teachers) and split != "share":
         stage, reg, loss = jackknife_stage(teachers, reg)
-        stages = [replace(stage, known=()) if split == "samples" else stage] * len(groups)
+        stages = [stage] * len(groups)
+        if split == "samples":
+            stage.known = []
     else:
         stages, reg, loss = split_stages(groups, reg)
     for group, stage in zip(groups, itertools.cycle(stages), strict=False):
@@ -140,7 +128,7 @@ def jackknife_stage(
 
     def best(columns, reg: float | None) -> tuple[float, float]:
         told, C = some(Phi, columns), some(cross, columns)
-        loss = LeaveOneOut.of(Theta, told, grid, n=n, C=grid.vectors.T @ C)
+        loss = LeaveOneOut(Theta, told, grid, n=n, C=grid.vectors.T @ C)
         reg = loss.best(coarse=COARSE)[0] if reg is None else float(reg)
         return reg, loss(reg) * n / Theta.shape[0]  # a mean over the rows looked at
 
@@ -148,63 +136,51 @@ def jackknife_stage(
     own = best(lines, None)[0] if lines and reg is None else own
     reg, value = best(curves, reg)
     alone = groups[0].part.exogenous(groups[0].basis_z)
-    return FirstStage.of(grid, cross, n, reg, lines, own, alone, known), reg, value
+    return FirstStage(grid, cross, n, reg, lines, own, alone, known), reg, value
 
 
-@dataclass(frozen=True)
-class SplitStage1:
-    """z ↦ E[φ(X) | z] for every λ: with ΘᵀΘ/n = Q diag(s) Qᵀ, E = A D Qᵀ, D = 1/(s + λ).
+def split_loss(
+    grid: solves.EigenGrid, first: Moments, second: Moments, group: Group, columns
+) -> Callable[[float], float]:
+    """The loss of an E[φ(X) | z] learned from `first` on other rows, a group of moments `second`.
 
-    Its loss on other rows, (1/m) Σ ‖φ(x̃) − Eθ(z̃)‖², is a quadratic in the diagonal of D:
+    With ΘᵀΘ/n = Q diag(s) Qᵀ, E = A D Qᵀ, D = diag(d), d = 1/(s + λ): (1/m) Σ ‖φ(x̃) − Eθ(z̃)‖² is
     (1/m) Σ k(x̃, x̃) − 2 cᵀd + dᵀGd.
     """
+    Q = grid.vectors
+    A, other = (Q.T @ some(moments.mean("zx"), columns) for moments in (first, second))
+    c = arrays.namespace(A).sum(A * other, axis=1)
+    G = (A @ A.T) * (Q.T @ second.mean("zz") @ Q)
+    constant = group.mean_norm(columns)
 
-    grid: solves.EigenGrid
-    cross: Array
-    constant: float
-    c: Array
-    G: Array
-    n: int
+    def loss(reg: float) -> float:
+        d = grid.shrink(reg)
+        return float(constant - 2 * c @ d + d @ G @ d)
 
-    @classmethod
-    def of(cls, first: Moments, second: Moments, group: Group, columns) -> SplitStage1:
-        """Learned from the moments `first`; its loss is measured on `second`, those of `group`."""
-        grid, cross = solves.EigenGrid.of(first.mean("zz")), first.mean("zx")
-        Q, other = grid.vectors, some(second.mean("zx"), columns)
-        A = Q.T @ some(cross, columns)
-        c = arrays.namespace(A).sum(A * (Q.T @ other), axis=1)
-        G = (A @ A.T) * (Q.T @ second.mean("zz") @ Q)
-        return cls(grid, cross, group.mean_norm(columns), c, G, first.n)
-
-    def __call__(self, reg: float) -> float:
-        d = self.grid.shrink(reg)
-        return float(self.constant - 2 * self.c @ d + d @ self.G @ d)
+    return loss
 
 
 def split_stages(groups: list[Group], reg) -> tuple[list, float, float]:
     """Stage 1 for each group from the others (of two groups: for the second, from the first)."""
-    moments = [g.moments for g in groups]
+    moments, (lines, curves, known) = [g.moments for g in groups], groups[0].kinds
     if groups[0].outcome:
-        rest = [merged(moments[:a] + moments[a + 1 :]) for a in range(len(groups))]
-        sides = list(zip(rest, moments, groups, strict=True))
+        firsts = [merged(moments[:a] + moments[a + 1 :]) for a in range(len(groups))]
     else:
-        sides = [(moments[0], moments[1], groups[1])]
-    share = [second.n for _, second, _ in sides]
+        firsts, moments, groups = moments[:1], moments[1:], groups[1:]
+    grids = [solves.EigenGrid.of(first.mean("zz")) for first in firsts]
+    sides = list(zip(grids, firsts, moments, groups, strict=True))
+    n = sum(second.n for second in moments)
 
-    def best(columns, reg: float | None) -> tuple[list[SplitStage1], float, float]:
-        stages = [SplitStage1.of(*side, columns) for side in sides]
-        values = stages[0].grid.values
+    def best(columns, reg: float | None) -> tuple[float, float]:
+        losses = [(split_loss(*side, columns), side[2].n) for side in sides]
+        size = float(arrays.namespace(grids[0].values).sum(grids[0].values))
+        return choose(reg, lambda r: sum(loss(r) * m for loss, m in losses) / n, size)
 
-        def loss(reg: float) -> float:
-            return sum(s(reg) * n for s, n in zip(stages, share, strict=True)) / sum(share)
-
-        return stages, *choose(reg, loss, float(arrays.namespace(values).sum(values)))
-
-    lines, curves, known = groups[0].kinds
-    own = best(lines, None)[1] if lines and reg is None else None
-    stages, reg, value = best(curves, reg)
+    own = best(lines, None)[0] if lines and reg is None else None
+    reg, value = best(curves, reg)
     told = reg, lines, own, None, known
-    return [FirstStage.of(s.grid, s.cross, s.n, *told) for s in stages], reg, value
+    stages = [FirstStage(grid, one.mean("zx"), one.n, *told) for grid, one, *_ in sides]
+    return stages, reg, value
 
 
 def choose(reg: float | None, loss: Callable, size: float) -> tuple[float, float]:
@@ -212,5 +188,4 @@ def choose(reg: float | None, loss: Callable, size: float) -> tuple[float, float
     if reg is not None:
         return float(reg), loss(reg)
     size = max(size, arrays.EPS)
-    reg, value = minimise_log10(lambda r: loss(r * size), *DECADES, points=GRID, heaviest=True)
-    return reg * size, value
+    return minimise_log10(loss, *DECADES, points=GRID, heaviest=True, size=size)

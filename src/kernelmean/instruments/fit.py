@@ -28,16 +28,9 @@ from .bend import chance_of_plane
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
 from .columns import Roles
 from .first_stage import embed
-from .groups import Group, Part, complete, shared_columns, together
+from .groups import Group, Part, shared_columns, together
 from .search import ROWS, seek_scales
-from .second_stage import (
-    Equations,
-    candidates,
-    moment_test,
-    regress,
-    residual_sums,
-    see_through,
-)
+from .second_stage import XI, Equations, moment_test, regress, residual_sums, see_through
 
 FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
 COARSE = Nystroem(tol=1e-6, max_rank=RANK)  # while they are yet to be judged
@@ -143,10 +136,14 @@ class Plan:
         tried = list(chain(*side_by_side(lambda make: self.judged(make()), makers, worth=0)))
         if all(one.draft.bare for one in tried):
             return self.finish(self.straight(1), parts)
-        known = complete(self.few, self.split) or self.few
-        X = arrays.to_numpy(together(known, "X"))
+        X = arrays.to_numpy(together(self.complete or self.few, "X"))
         own = len(self.roles.x)
-        return self.widened(Choice.of(tried, X, own, self.told <= own), parts)
+        return self.widened(Choice(tried, X, own, self.told <= own), parts)
+
+    @property
+    def complete(self) -> list[Part]:
+        """Rows with regressors and outcomes: all of the few, but for two samples."""
+        return [part for part in self.few if part.complete]
 
     @property
     def plainer(self) -> bool:
@@ -158,11 +155,12 @@ class Plan:
         x, z = self._scales(rows)
         sizes = SIZES if self.tunes[0] and len(self.plain[0].bent) == 1 else (1.0,)
         smooth = z, self.basis(1, self.trends[-1], z)
-        own, most = len(self.roles.x), max(1, len(self.rows[0]) // (ROWS_PER_COLUMN * self.columns))
+        own, columns = len(self.roles.x), max(side.shape[1] for side in self.rows)
+        most = max(1, len(self.rows[0]) // (ROWS_PER_COLUMN * columns))
         powers = POWERS[:most] if self.plainer else ()
         told = [power for power in powers if power == 1 or power * own <= self.told]
         beside = powers[1:] if self.roles.c else ()
-        lines = range(len(self.roles.x)), range(len(self.roles.z))
+        lines = range(own), range(len(self.roles.z))
         return [
             *(partial(self.sized, size * x, smooth) for size in sizes),
             *(partial(self.straight, degree) for degree in told),
@@ -178,11 +176,6 @@ class Plan:
     def rows(self) -> list[np.ndarray]:
         """The same in NumPy."""
         return [arrays.to_numpy(side) for side in self.points]
-
-    @property
-    def columns(self) -> int:
-        """Of regressors or of instruments, whichever are more."""
-        return max(side.shape[1] for side in self.rows)
 
     @cached_property
     def shared(self) -> list[tuple[int, int]]:
@@ -217,8 +210,8 @@ class Plan:
         wide = []
         for fit in fits:
             fit = fit.written(polynomial, features) if choice.plain or draft.bare else fit
-            own = replace(choice, draft=fit.draft)
-            wider = own.widened(arrays.to_numpy(fit.covariance), fit.basis, self.regs[1] is None)
+            V = arrays.to_numpy(fit.covariance)
+            wider = choice.widened(V, fit.draft, self.regs[1] is None)
             covariance, band, mean = (arrays.like(part, fit.coef) for part in wider)
             more = {"covariance": covariance, "band": band, "mean": mean, "gain": choice.gain}
             wide.append(replace(fit, **more))
@@ -235,7 +228,7 @@ class Plan:
         the row that was left out.
         """
         groups, _, loss_1, _ = self._embedded(draft, self.few, _mean_outcome(self.few))
-        equations, found = Equations.of(groups), []
+        equations, found = Equations(groups), []
         if self.plainer and not draft.bare and loss_1 >= equations.untold(draft.bases[0].curves):
             return []
         moved = equations.concentration if self.split != "samples" else np.inf
@@ -248,7 +241,7 @@ class Plan:
             keep = less.bases[0].trends
             own = equations.less(keep, draft.bases[0].trends)
             stage, loss = own.solved(keep)
-            every, chance = candidates(stage), 1.0
+            every, chance = XI * stage.size, 1.0
             regs = every if given is None else np.array([given])
             judged = loss.judged(regs, draft.bare, searched)
             if trend and not draft.bare:  # whatever ξ is given
@@ -366,19 +359,18 @@ class Plan:
                 see_through(group, stage.coefficients(xi), n, m)
             stage, xi, loss_2, m = regress(groups, *how)
         coef = stage.coefficients(xi)
-        omega, moments = residual_sums(groups, coef, n, m, self.split)
+        omega, moments = residual_sums(groups, coef, n, m)
         chosen = choice is not None and self.regs[1] is None
         bias = 0.0 if chosen else stage.bias_spread(xi, coef)
         covariance = stage.covariance(xi, omega) + bias
         p = np.nan if moments is None else moment_test(moments, lam)
         if trends:
             coef = arrays.namespace(coef).concat([coef[:1] + middle, coef[1:]])
-        both = complete(few, self.split)
-        kept = both or [part for part in few if part.teaches]
-        X, Z, y = (arrays.to_numpy(together(kept, name)) for name in ("X", "Z", "y"))
-        y = y if both else np.full_like(y, np.nan)
+        kept = self.complete or [part for part in few if part.teaches]
+        X, Z, y = (arrays.to_numpy(together(kept, name)) for name in "XZy")
+        y = y if self.complete else np.full_like(y, np.nan)
         told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, m), p, (X, Z, y)
-        known = [part.X for part in parts if part.teaches or self.split != "samples"]
+        known = [part.X for part in parts if part.teaches or part.complete]
         box = reduce(Support.merge, map(Support.of, known))
         own = {"reg_lines": groups[-1].stage.own, "support": box}
         return StructuralFit(draft, self.roles, *told, **own)
@@ -386,13 +378,12 @@ class Plan:
     @stage("lengthscales")
     def _scales(self, rows: Sequence[int]) -> Pair:
         """The shape of both kernels, one scale per column, as far as they are searched."""
-        known = complete(self.few, self.split)
-        if not any(self.tunes) or not known:
+        if not any(self.tunes) or not self.complete:
             return self.plain[0].scales, self.plain[1].scales
         x, z = (part.with_degree(self.trends[-1]) for part in self.plain)
-        points, y = (together(known, "X"), together(known, "Z")), together(known, "y")
+        X, Z, y = (arrays.to_numpy(together(self.complete, name)) for name in "XZy")
         regs = self.regs[::-1]
-        return seek_scales(self.kernels, points, y, (x, z), self.tunes, regs, rows, self.verbose)
+        return seek_scales(self.kernels, (X, Z, y), (x, z), self.tunes, regs, rows, self.verbose)
 
     def _feature_map(self, tuned: bool, otherwise: FeatureMap) -> FeatureMap:
         """What was asked for, or something else where lengthscales were tuned."""

@@ -58,6 +58,7 @@ class Part:
     own: bool = True  # the stage 1 that embeds the rows was learned from them, among others
     teaches: bool = True  # some stage 1 is learned from them
     outcome: bool = True  # stage 2 is learned from them
+    complete: bool = True  # regressors and outcomes are known
     rows: Rows | None = None
     improved: bool = True  # False in files from before exogenous columns were told apart
 
@@ -137,15 +138,14 @@ def kind_of(split) -> str:
     return "share"
 
 
-def share(split, random_state, X, Z, y) -> list[Part]:
+def share(split, random_state, every: Part) -> list[Part]:
     """The rows in groups that play the same part."""
-    kind = kind_of(split)
+    kind, n = kind_of(split), every.n
     rng = None if random_state is None else checks.generator(random_state)
     if kind == "loo":
-        return [Part(X, Z, y).unordered]
+        return [every.unordered]
     if kind == "samples":
-        return _samples(X, Z, y)
-    every, n = Part(X, Z, y), y.shape[0]
+        return _samples(every.X, every.Z, every.y)
     order = np.arange(n) if rng is None else rng.permutation(n)
     if kind == "folds":
         return [every.at(order[i:j], own=False) for i, j in itertools.pairwise(_folds(split, n))]
@@ -189,18 +189,14 @@ def _samples(X, Z, y) -> list[Part]:
     for a, b in [(True, True), (True, False), (False, True)]:
         some = np.flatnonzero((known_x == a) & (known_y == b))
         if len(some):
-            parts.append(whole.at(some, own=a, teaches=a, outcome=b).unordered)
+            roles = {"own": a, "teaches": a, "outcome": b, "complete": a and b}
+            parts.append(whole.at(some, **roles).unordered)
     return parts
 
 
 def together(parts: list[Part], name: str) -> Array:
     """One array of all the parts' rows."""
     return put_together([getattr(part, name) for part in parts])
-
-
-def complete(parts: list, kind: str) -> list:
-    """Parts or groups whose rows have regressors and outcomes: all, but for two samples."""
-    return [part for part in parts if kind != "samples" or (part.teaches and part.outcome)]
 
 
 def thinned_parts(parts: list[Part], limit: int) -> list[Part]:
@@ -211,7 +207,12 @@ def thinned_parts(parts: list[Part], limit: int) -> list[Part]:
     return [part.thinned(max(2, limit * part.n // n)) for part in parts]
 
 
-@dataclass
+def as_they_are(Phi, Theta, y, M) -> dict[str, Array]:
+    """The columns of rows in coordinates, by letters; M where it is known."""
+    known = {"x": Phi, "z": Theta, "y": y[:, None], "m": M}
+    return {letter: columns for letter, columns in known.items() if columns is not None}
+
+
 class Group:
     """A part in coordinates: Φ, Θ, outcomes y less `middle`, and embeddings M by a first stage.
 
@@ -221,18 +222,13 @@ class Group:
     there.
     """
 
-    part: Part
-    basis_x: Basis
-    basis_z: Basis
-    middle: float = 0.0
-    stage: Any = None  # the FirstStage that embeds the rows
-    through: Moments | None = None  # of the second pass
-    nearly: Any = None  # the coefficients that it was made with
-
-    def __post_init__(self) -> None:
-        self.own, self.teaches = self.part.own, self.part.teaches
-        self.outcome, self.n = self.part.outcome, self.part.n
-        self.width = self.basis_x.width + self.basis_z.width
+    def __init__(self, part: Part, basis_x: Basis, basis_z: Basis, middle: float = 0.0):
+        self.part, self.basis_x, self.basis_z, self.middle = part, basis_x, basis_z, middle
+        self.own, self.teaches, self.outcome, self.n = part.own, part.teaches, part.outcome, part.n
+        self.width = basis_x.width + basis_z.width
+        self.stage: Any = None  # the FirstStage that embeds the rows
+        self.through: Moments | None = None  # of the second pass
+        self.nearly: Any = None  # the coefficients that it was made with
         self._kept: list | None = None
 
     @property
@@ -276,10 +272,9 @@ class Group:
     @cached_property
     def moments(self) -> Moments:
         """ΘᵀΘ, ΘᵀΦ, Θᵀy and yᵀy of all rows."""
-        columns = lambda x, z, y, m: {"x": x, "z": z, "y": y[:, None]}  # noqa: E731
-        return self.total(["zz", "zx", "zy", "yy"], columns)
+        return self.total(["zz", "zx", "zy", "yy"])
 
-    def total(self, names: list[str], columns: Callable[..., dict]) -> Moments:
+    def total(self, names: list[str], columns: Callable[..., dict] = as_they_are) -> Moments:
         """Sums over all rows of products of the columns that `columns(Φ, Θ, y, None)` gives."""
         whole, rows = self.looked_at is self.part, self.part.rows
         if rows is not None:
@@ -287,7 +282,7 @@ class Group:
             return rows.reduce(_sums, given, names, columns)
         return accumulate(self.blocks() if whole else self._coordinates(self.part), names, columns)
 
-    def estimated(self, names: list[str], columns: Callable[..., dict]) -> Moments:
+    def estimated(self, names: list[str], columns: Callable[..., dict] = as_they_are) -> Moments:
         """The same of columns of (Φ, Θ, y, M), as the rows looked at tell them."""
         return accumulate(self.blocks(), names, columns).scaled_to(self.n)
 

@@ -18,10 +18,11 @@ from ..core.moments import block_rows, evenly, row_blocks
 from ..core.saving import Saveable
 from ..core.threads import doors
 from .basis import Basis
+from .bend import weighted_chi2
 from .first_stage import jackknife_stage
 from .fit import StructuralFit
 from .groups import Group, Part
-from .second_stage import CausalLeaveOneOut, SecondStage, weighted_chi2
+from .second_stage import CausalLeaveOneOut, SecondStage
 
 DRAWS = 2000  # of the multiplier bootstrap
 WEAK = 10.0  # F below which an instrument is called weak (Staiger and Stock 1997)
@@ -408,8 +409,7 @@ class StructuralInference:
         check_library(points, self._fit.coef, "X")
         basis, j = self._fit.basis, check_column(column, self._fit.roles.regressors)
         if j in dict(basis.polynomial.categories):
-            Phi = basis.by_blocks(basis.transform, points)
-            return arrays.namespace(points).full_like(Phi, np.nan)
+            return arrays.namespace(points).full_like(self._rows(points), np.nan)
         return basis.by_blocks(lambda block: basis.derivative(block, j), points)
 
 
@@ -434,24 +434,23 @@ def endogeneity(Phi, M, y, trends: int, xi: float) -> Endogeneity:
     second = Phi.T @ Phi / n
     regression, reg = plain_regression(Phi, y, trends)
     residual = y - Phi @ regression.coefficients(reg)
-    A_inv = SecondStage.of(M.T @ M / n, M.T @ residual / n, trends, n).inverse_at(xi)
+    A_inv = SecondStage(M.T @ M / n, M.T @ residual / n, trends, n).inverse_at(xi)
     d = A_inv @ (M.T @ residual) / n
     # d is linear in y: what row i of it does, given that the regression sees the row too
     pulled = M - Phi @ (regression.inverse_at(reg) @ (Phi.T @ M) / n)
     scores = (pulled * residual[:, None]) @ A_inv / n
     values, vectors = solves.eigh(second)
     half = (vectors * values**0.5) @ vectors.T
-    statistic = float(d @ second @ d)
-    return Endogeneity(statistic**0.5, weighted_chi2(statistic, half @ (scores.T @ scores) @ half))
+    statistic, V = float(d @ second @ d), half @ (scores.T @ scores) @ half
+    return Endogeneity(statistic**0.5, float(weighted_chi2(statistic, np.trace(V), (V * V).sum())))
 
 
 def plain_regression(Phi, y, trends: int) -> tuple[SecondStage, float]:
     """Ridge regression of y on the coordinates, and its λ, of least leave-one-out loss."""
     n = Phi.shape[0]
-    stage = SecondStage.of(Phi.T @ Phi / n, Phi.T @ y / n, trends, n)
-    loss = CausalLeaveOneOut.of(stage, Phi, Phi, y, n)  # with M = Φ nothing is instrumented
-    size = max(stage.size, arrays.EPS)
-    return stage, size * minimise_log10(lambda r: loss(r * size), *DECADES)[0]
+    stage = SecondStage(Phi.T @ Phi / n, Phi.T @ y / n, trends, n)
+    loss = CausalLeaveOneOut(stage, Phi, Phi, y)  # with M = Φ nothing is instrumented
+    return stage, minimise_log10(loss, *DECADES, size=stage.size)[0]
 
 
 def ridge_coefficients(basis: Basis, X: np.ndarray, y: np.ndarray) -> np.ndarray:

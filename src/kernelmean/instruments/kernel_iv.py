@@ -172,7 +172,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If Z is missing, or anything is malformed or non-finite, or X or Z constant.
+            If Z is missing, or anything is malformed or non-finite, or X, y or Z constant.
         """
         parts, roles = self._check(X, y, Z, C)
         return self._adopt(self._plan(parts, roles).fit(parts))
@@ -315,26 +315,28 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         points = checks.as_points(X, "X", min_rows=4, one_d=False, gaps=gaps)
         checks.note_columns(self, X)
         checks.check_target(y)
-        outcome = _outcome(y, points.shape[0], gaps)
+        if checks.as_floats(y, "y").ndim == 2:
+            checks.warn_caller(
+                "A column-vector y was passed when a 1d array was expected: use y.ravel()",
+                DataConversionWarning,
+            )
+        n = points.shape[0]
+        outcome = checks.as_vector(y, "y", n=n, gaps=gaps)
         if Z is None:
             raise ValueError(
                 "Z is None; instruments are needed. For a regression without instruments use "
                 "ConditionalEmbedding or scikit-learn's KernelRidge"
             )
-        instruments = checks.as_points(Z, "Z")
-        exogenous = points[:, :0] if C is None else checks.as_points(C, "C")
-        for name, part in (("Z", instruments), ("C", exogenous)):
-            checks.check_lengths(points.shape[0], part.shape[0], "X", name)
+        instruments = checks.as_points(Z, "Z", n=n)
+        exogenous = points[:, :0] if C is None else checks.as_points(C, "C", n=n)
         sides = {"x": (X, points), "z": (Z, instruments), "c": (C, exogenous)}
         names = {side: (checks.column_names(t), part.shape[1]) for side, (t, part) in sides.items()}
         roles = Roles.of((checks.column_names(y) or ["y"])[0], **names)
         join = arrays.namespace(points).concat
         X, Z = (join([part, exogenous], axis=1) for part in (points, instruments))
-        if rows is not None:
-            return [Part(X, Z, outcome, rows=rows).unordered], roles
-        if not gaps and outcome.shape[0] <= SEARCH_ROWS:
+        if rows is None and not gaps and n <= SEARCH_ROWS:
             X, Z, outcome = once(X, Z, outcome, whole=True)
-        return share(self.split, self.random_state, X, Z, outcome), roles
+        return share(self.split, self.random_state, Part(X, Z, outcome, rows=rows)), roles
 
     def _plan(self, parts: list[Part], roles: Roles) -> Plan:
         """What is asked for, as these rows allow."""
@@ -343,15 +345,14 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         plan = self._planned(forms, parts, few, roles)
         if not plan.plainer:
             return plan
-        X, Z = plan.rows
-        others = plainer_forms(*forms, X, Z, len(roles.x), plan.told)
+        others = plainer_forms(*forms, plan.rows[0], len(roles.x), plan.told)
         return replace(plan, others=[self._planned(forms, few, few, roles) for forms in others])
 
     def _planned(
         self, forms: tuple[Forms, Forms], parts: list[Part], few: list[Part], roles: Roles
     ) -> Plan:
         """With columns in these forms."""
-        known = [part for part in few if part.teaches or kind_of(self.split) != "samples"]
+        known = [part for part in few if part.teaches or part.complete]
         X, Z = together(known, "X"), together(few, "Z")
         straight = any(len(form.bent) < len(form.each) for form in forms)
         return Plan(
@@ -464,12 +465,3 @@ def _check_moves(points, names: Sequence[str], side: str) -> None:
     for j, name in enumerate(names):
         if xp.max(points[:, j]) == xp.min(points[:, j]):
             raise ValueError(f"column {name!r} of {side} is constant: nothing is learned from it")
-
-
-def _outcome(y, n: int, gaps: bool) -> Array:
-    if checks.as_floats(y, "y").ndim == 2:
-        checks.warn_caller(
-            "A column-vector y was passed when a 1d array was expected: use y.ravel()",
-            DataConversionWarning,
-        )
-    return checks.as_vector(y, "y", n=n, gaps=gaps)

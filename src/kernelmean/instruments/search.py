@@ -15,21 +15,20 @@ stage 2 it is trusted with one column beside another: a single scale, the trend 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from ..core import arrays
 from ..core.minimise import descend
 from ..core.moments import evenly
 from ..core.progress import Verbose, track
 from ..core.solves import kept, small_inverse
 from ..regression.lengthscales import (
     REG_DECADES,
-    ROWS_PER_SCALE,
     SCALE_DECADES,
     Scaled,
     stage1_loss,
+    tie_of,
     tied,
 )
 from .basis import Polynomial, trend_penalty
@@ -43,20 +42,18 @@ Pair = tuple[Any, Any]  # of regressors (X, C) and of instruments (Z, C)
 
 def seek_scales(
     kernels: Pair,
-    points: Pair,
-    y,
+    data: tuple[np.ndarray, np.ndarray, np.ndarray],
     beside: tuple[Polynomial, Polynomial],
     free: tuple[bool, bool],
     regs: Pair,
     rows: Sequence[int],
     verbose: Verbose,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scales of the lengthscales of both kernels, in rounds on so many evenly spaced rows.
+    """Scales of the lengthscales of both kernels, in rounds on so many of the rows (X, Z, y).
 
     `beside` are the polynomials beside the kernels; `free` says which scales move. Columns that
     have no kernel get the scale ∞.
     """
-    data = [arrays.to_numpy(part) for part in (*points, y)]
     at: Pair = (None, None)
     limits = [*(min(limit, len(data[2]) // 2) for limit in rows[:-1]), rows[-1]]
     for limit in track(limits, description="Lengthscales", verbose=verbose):
@@ -83,28 +80,22 @@ def _scaled(kernel, points: np.ndarray, beside: Polynomial) -> Scaled:
     return Scaled(kernel.on(beside.bent, points.shape[1]), points[:, beside.bent])
 
 
-@dataclass(frozen=True)
 class Jackknife:
     """M = J Φ: leave-one-out embeddings of any columns, for instruments and λ held fixed."""
 
-    Theta: np.ndarray
-    NT: np.ndarray  # (ΘᵀΘ/n + λI)⁻¹Θᵀ/n
-    hat: np.ndarray
-
-    @classmethod
-    def of(cls, Theta: np.ndarray, reg: float) -> Self:
+    def __init__(self, Theta: np.ndarray, reg: float):
         n = Theta.shape[0]
-        NT = small_inverse(Theta.T @ Theta / n, reg) @ Theta.T / n
-        return cls(Theta, NT, (Theta * NT.T).sum(1))
+        self.Theta = Theta
+        self.NT = small_inverse(Theta.T @ Theta / n, reg) @ Theta.T / n  # (ΘᵀΘ/n + λI)⁻¹Θᵀ/n
+        self.hat = (Theta * self.NT.T).sum(1)[:, None]
 
     def __call__(self, columns: np.ndarray) -> np.ndarray:
-        left = kept(self.hat)[:, None]
-        return (self.Theta @ (self.NT @ columns) - self.hat[:, None] * columns) / left
+        return (self.Theta @ (self.NT @ columns) - self.hat * columns) / kept(self.hat)
 
     def adjoint(self, columns: np.ndarray) -> np.ndarray:
         """Jᵀ of the columns."""
-        scaled = columns / kept(self.hat)[:, None]
-        return self.Theta @ (self.NT @ scaled) - self.hat[:, None] * scaled
+        scaled = columns / kept(self.hat)
+        return self.Theta @ (self.NT @ scaled) - self.hat * scaled
 
 
 def causal_loss(Psi, y, penalty: np.ndarray, jack: Jackknife):
@@ -190,7 +181,7 @@ class Search:
 
     def _second(self, uz: np.ndarray) -> Callable:
         Theta = np.hstack([self.U, self.instruments(uz[:-1])])
-        jack, p = Jackknife.of(Theta, 10.0 ** uz[-1]), self.T.shape[1]
+        jack, p = Jackknife(Theta, 10.0 ** uz[-1]), self.T.shape[1]
 
         def loss(u):
             Psi = np.hstack([self.T, self.regressors(u[:-1])])
@@ -208,7 +199,7 @@ class Search:
     def _descend(self, loss: Callable, start: np.ndarray, side: int) -> np.ndarray:
         """L-BFGS on the logarithm of the loss; with few rows the scales keep in step."""
         d = len(start) - 1
-        tie = np.inf if len(self.y) < ROWS_PER_SCALE * d else 0.0
+        tie = tie_of(d, len(self.y), 0.0)
 
         def log_loss(u) -> Any:
             value, slope = loss(u)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from copy import copy
 from functools import partial
 
 import numpy as np
-from scipy.stats import chi2
 
 from ..core import arrays, solves
 from ..core.checks import Array
@@ -15,8 +14,9 @@ from ..core.minimise import SEARCH_ROWS
 from ..core.moments import Moments, accumulate
 from ..core.rows import put_together
 from .basis import trend_penalty
+from .bend import weighted_chi2
 from .first_stage import FirstStage, choose
-from .groups import Group, complete, merged
+from .groups import Group, as_they_are, merged
 from .judges import OPTIMISM, Judged
 
 XI = np.logspace(-10, 1, 23)  # of the trace: what is chosen from
@@ -24,7 +24,6 @@ CONTROL = 1e-3  # of a column's variance: what instruments explain wholly contro
 CAUTION = 2.0  # in τ²: so that bands of the sigmoid design cover, on seeds 5000 to 5099
 
 
-@dataclass(frozen=True)
 class SecondStage:
     """Ridge of y on M for every ξ, the trend's columns apart (they are not penalised).
 
@@ -33,36 +32,23 @@ class SecondStage:
     eigendecomposition serves every ξ. (A_tt has 1/m added for each trend column but the constant.)
     """
 
-    grid: solves.EigenGrid
-    G: Array
-    start: Array  # coefficients of the trend's directions
-    inverse: Array  # A_tt⁻¹
-    c: Array  # right-hand side in the other directions
-    size: float  # trace of A_kk, what ξ is measured by: S may be no more than its rounding
-    m: int = 0
-    rest: float = np.nan  # mean of y² beyond what the trend explains
-
-    @classmethod
-    def of(cls, second, target, trends: int, m: int, power: float = np.nan) -> SecondStage:
+    def __init__(self, second, target, trends: int, m: int, power: float = np.nan):
         """From MᵀM/m, Mᵀy/m, the number of trend columns, and yᵀy/m for the evidence."""
         xp = arrays.namespace(second)
         own = arrays.to_numpy(second[:trends, :trends]) + np.diag(trend_penalty(trends, m))
-        inverse = arrays.like(np.linalg.inv(own), second)
-        B = inverse @ second[:trends, trends:]
+        self.inverse = arrays.like(np.linalg.inv(own), second)  # A_tt⁻¹
+        B = self.inverse @ second[:trends, trends:]
         S = second[trends:, trends:] - second[trends:, :trends] @ B
-        grid = solves.EigenGrid.of(0.5 * (S + S.T))
-        R = grid.vectors
+        self.grid = solves.EigenGrid.of(0.5 * (S + S.T))
+        R = self.grid.vectors
         top = xp.concat([arrays.like(np.eye(trends), second), -B @ R], axis=1)
         low = xp.concat([arrays.like(np.zeros((R.shape[0], trends)), second), R], axis=1)
-        c = R.T @ (target[trends:] - B.T @ target[:trends])
-        size = float(xp.sum(xp.linalg.diagonal(second)[trends:]))
-        a = inverse @ target[:trends]
-        rest = power - float(a @ target[:trends])
-        return cls(grid, xp.concat([top, low]), a, inverse, c, size, m, rest)
-
-    @property
-    def trends(self) -> int:
-        return self.inverse.shape[0]
+        self.G, self.trends, self.m = xp.concat([top, low]), trends, m
+        self.start = self.inverse @ target[:trends]  # coefficients of the trend's directions
+        self.c = R.T @ (target[trends:] - B.T @ target[:trends])  # right-hand side in the others
+        # what ξ is measured by, the trace of A_kk: S may be no more than its rounding
+        self.size = max(float(xp.sum(xp.linalg.diagonal(second)[trends:])), arrays.EPS)
+        self.rest = power - float(self.start @ target[:trends])  # of y², beyond the trend
 
     def shrink(self, regs) -> Array:
         """1/(s + ξ), a row for each ξ."""
@@ -95,7 +81,7 @@ class SecondStage:
         """
         s, inverse = arrays.to_numpy(self.grid.values), arrays.to_numpy(self.inverse)
         # at ξ = 0 the prior has no limit: one that rounding sets stands for it
-        regs = np.maximum(regs, arrays.EPS * max(self.size, arrays.EPS))
+        regs = np.maximum(regs, arrays.EPS * self.size)
         explained = np.log1p(s / regs[:, None]).sum(1) - np.linalg.slogdet(inverse / self.m)[1]
         c, parts = arrays.to_numpy(self.c), arrays.to_numpy(self.c * self.shrink(regs))
         q = self.rest - np.array([float(c @ part) for part in parts])
@@ -109,35 +95,24 @@ class SecondStage:
         return head @ self.inverse @ head.T + (tail * self.grid.shrink(reg)) @ tail.T
 
 
-@dataclass(frozen=True)
 class CausalLeaveOneOut:
-    """(1/n) Σ(y_i − h⁻ⁱ(x_i))² for every ξ, from rows in the directions G (MATH §7)."""
+    """(1/n) Σ(y_i − h⁻ⁱ(x_i))² for every ξ, from rows in the directions G (MATH §7).
 
-    stage: SecondStage
-    m: int
-    XR: Array
-    MR: Array
-    MM: Array  # MR²
-    XM: Array  # XR MR
-    u: Array
-    w: Array
-    g0: Array
-    x0: Array
-    V: np.ndarray  # what controls for confounding, see `Equations`
-    known: bool = True  # regressors beside outcomes, not their embeddings alone
+    V is what controls for confounding, see `Equations`. With M for Φ, regressors are not known
+    beside outcomes.
+    """
 
-    @classmethod
-    def of(cls, stage: SecondStage, Phi, M, y, m: int, V=None) -> CausalLeaveOneOut:
-        xp, p = arrays.namespace(M), stage.trends
+    def __init__(self, stage: SecondStage, Phi, M, y, V=None):
+        xp, p, m = arrays.namespace(M), stage.trends, stage.m
         MG = M @ stage.G
         XG = MG if Phi is M else Phi @ stage.G
         T, X = MG[:, :p], XG[:, :p]
         pull = T @ stage.inverse
-        g0, x0 = xp.sum(pull * T, axis=1) / m, xp.sum(pull * X, axis=1) / m
-        u, w = y - T @ stage.start, y - X @ stage.start
-        XR, MR = XG[:, p:], MG[:, p:]
-        V = np.zeros((len(y), 0)) if V is None else V
-        return cls(stage, m, XR, MR, MR * MR, XR * MR, u, w, g0, x0, V, Phi is not M)
+        self.stage, self.V, self.known = stage, V, Phi is not M
+        self.g0, self.x0 = xp.sum(pull * T, axis=1) / m, xp.sum(pull * X, axis=1) / m
+        self.u, self.w = y - T @ stage.start, y - X @ stage.start
+        self.XR, self.MR = XG[:, p:], MG[:, p:]
+        self.MM, self.XM = self.MR * self.MR, self.XR * self.MR
 
     def __call__(self, reg: float) -> float:
         errors = self.errors([reg])[1]
@@ -148,9 +123,9 @@ class CausalLeaveOneOut:
         xp = arrays.namespace(self.u)
         D = self.stage.shrink(regs)
         b = self.stage.c * D
-        left = (1.0 - self.g0) - D @ self.MM.T / self.m
+        left = (1.0 - self.g0) - D @ self.MM.T / self.stage.m
         projected = (self.u - b @ self.MR.T) / xp.clip(left, 1e-10, None)
-        pull = self.x0 + D @ self.XM.T / self.m
+        pull = self.x0 + D @ self.XM.T / self.stage.m
         return projected, self.w - b @ self.XR.T + pull * projected
 
     def judged(self, regs, bare: bool = False, searched: int = 1) -> Judged:
@@ -169,32 +144,27 @@ def without(V: np.ndarray, errors: np.ndarray) -> np.ndarray:
     return (errors - (errors @ say.T) @ V.T) / (1.0 - (V * say.T).sum(1))
 
 
-@dataclass(frozen=True)
 class Equations:
-    """The normal equations of stage 2, and a few complete rows, by which errors are judged."""
+    """The normal equations of stage 2, and a few complete rows, by which errors are judged.
 
-    second: Array  # MᵀM/m
-    target: Array  # Mᵀy/m
-    power: float  # yᵀy/m
-    m: int
-    Phi: Array
-    M: Array
-    y: Array
-    V: np.ndarray  # v = x − E[x | z], of a plane's columns, and v u/(1 + |u|), u = E[x | z]
-    W: np.ndarray  # v, the share of exogenous regressors left out as well
+    Of v = x − E[x | z], of a plane's columns, V has v and v u/(1 + |u|), u = E[x | z]; W has v with
+    the share of exogenous regressors left out as well. `weak` instruments have Fuller's constant.
+    """
 
-    @classmethod
-    def of(cls, groups: list[Group]) -> Equations:
-        """From the rows of stage 2."""
+    def __init__(self, groups: list[Group], weak: bool = False):
         learners = [g for g in groups if g.outcome]
         moments = merged(map(embedded_moments, learners))
-        second, target, power = (moments.mean(name) for name in ("mm", "my", "yy"))
-        Phi, M, y, wholly = complete_rows(learners)
+        self.second, self.target = moments.mean("mm"), moments.mean("my")[:, 0]
+        self.power, self.m = float(moments.mean("yy")[0, 0]), moments.n
+        if weak:
+            self._steady(learners)
+        self.Phi, self.M, self.y, wholly = complete_rows(learners)
         slopes = slice(1, learners[0].basis_x.polynomial.slopes)
-        V, W = (arrays.to_numpy(Phi[:, slopes] - left[:, slopes]) for left in (M, wholly))
-        moved = arrays.to_numpy(M[:, slopes])
-        V = np.hstack([V, V * moved / (1.0 + abs(moved))])
-        return cls(second, target[:, 0], float(power[0, 0]), moments.n, Phi, M, y, V, W)
+        moved = arrays.to_numpy(self.M[:, slopes])
+        V, self.W = (
+            arrays.to_numpy(self.Phi[:, slopes] - left[:, slopes]) for left in (self.M, wholly)
+        )
+        self.V = np.hstack([V, V * moved / (1.0 + abs(moved))])
 
     @property
     def concentration(self) -> float:
@@ -214,8 +184,8 @@ class Equations:
         left = 1.0 - 1.0 / len(Phi)
         return float(min(Phi.var(axis=0).sum() / left**2, (Phi**2).sum(1).mean()))
 
-    def steadied(self, groups: list[Group]) -> Equations:
-        """With 1/(m − q) of the moments of v = φ − M, q instruments: Fuller's constant (1977).
+    def _steady(self, learners: list[Group]) -> None:
+        """Add 1/(m − q) of the moments of v = φ − M, q instruments: Fuller's constant (1977).
 
         Two-stage least squares with as many instruments as regressors have no mean; these have, and
         are drawn to least squares as far as instruments are weak.
@@ -224,24 +194,26 @@ class Equations:
         def columns(Phi, Theta, y, M) -> dict:
             return {"v": Phi - M, "y": y[:, None]}
 
-        more = merged(g.estimated(["vv", "vy"], columns) for g in groups if g.outcome)
-        spare = max(self.m - groups[0].basis_z.width, 1)
-        second, target = self.second + more.mean("vv") / spare, more.mean("vy")[:, 0] / spare
-        return replace(self, second=second, target=self.target + target)
+        more = merged(g.estimated(["vv", "vy"], columns) for g in learners)
+        spare = max(self.m - learners[0].basis_z.width, 1)
+        self.second = self.second + more.mean("vv") / spare
+        self.target = self.target + more.mean("vy")[:, 0] / spare
 
     def solved(self, trends: int) -> tuple[SecondStage, CausalLeaveOneOut]:
         """Stage 2, for every ξ, and its causal loss."""
-        stage = SecondStage.of(self.second, self.target, trends, self.m, self.power)
-        return stage, CausalLeaveOneOut.of(stage, self.Phi, self.M, self.y, self.m, self.V)
+        stage = SecondStage(self.second, self.target, trends, self.m, self.power)
+        return stage, CausalLeaveOneOut(stage, self.Phi, self.M, self.y, self.V)
 
     def less(self, keep: int, leave: int) -> Equations:
         """In NumPy, without the columns `keep` to `leave`."""
-        gone, given = slice(keep, leave), (self.second, self.target, self.Phi, self.M, self.y)
-        second, target, Phi, M, y = map(arrays.to_numpy, given)
-        M = np.delete(M, gone, 1)
-        Phi = M if self.Phi is self.M else np.delete(Phi, gone, 1)
-        second = np.delete(np.delete(second, gone, 0), gone, 1)
-        return replace(self, second=second, target=np.delete(target, gone), Phi=Phi, M=M, y=y)
+        own, gone = copy(self), slice(keep, leave)
+        given = self.second, self.target, self.Phi, self.M, self.y
+        second, target, Phi, M, own.y = map(arrays.to_numpy, given)
+        own.M = np.delete(M, gone, 1)
+        own.Phi = own.M if self.Phi is self.M else np.delete(Phi, gone, 1)
+        own.second = np.delete(np.delete(second, gone, 0), gone, 1)
+        own.target = np.delete(target, gone)
+        return own
 
 
 def embedded_moments(group: Group) -> Moments:
@@ -253,7 +225,7 @@ def embedded_moments(group: Group) -> Moments:
     """
     names, (E, sums) = ["mm", "my", "yy"], (group.stage.E, group.moments.sums)
     if group.looked_at.n == group.n:
-        return group.estimated(names, lambda x, z, y, m: {"m": m, "y": y[:, None]})
+        return group.estimated(names)
     if group.through:
         return Moments.of(group.n, {name: group.through.sums[name] for name in names})
     columns = partial(left_out, group.stage, group.n / group.looked_at.n)
@@ -279,15 +251,15 @@ def see_through(group: Group, coef, n: int, m: int) -> None:
     stage, own, about = group.stage, group.own, residuals(group, coef, n, m)
 
     def columns(Phi, Theta, y, M) -> dict:
-        M = stage.rows(Phi, Theta, own)
-        return about(Phi, Theta, y, M) | {"m": M, "y": y[:, None]}
+        row = Phi, Theta, y, stage.rows(Phi, Theta, own)
+        return about(*row) | as_they_are(*row)
 
     group.through, group.nearly = group.total(["mm", "my", "yy", "oo", "rr"], columns), coef
 
 
 def held_out_loss(stage: SecondStage, group: Group) -> Callable[[float], float]:
     """(1/n) Σ(y − h(x))² on a group of rows, for every ξ: a quadratic in the coefficients."""
-    moments = group.total(["xx", "xy", "yy"], lambda x, z, y, m: {"x": x, "y": y[:, None]})
+    moments = group.total(["xx", "xy", "yy"])
     inner = stage.G.T @ moments.mean("xx") @ stage.G
     target = stage.G.T @ moments.mean("xy")[:, 0]
     constant = float(moments.mean("yy")[0, 0])
@@ -306,22 +278,15 @@ def regress(
 
     ξ is given, or the share known of the size that it is measured by, or chosen.
     """
-    equations = Equations.of(groups)
-    equations = equations.steadied(groups) if weak else equations
-    stage, loss = equations.solved(groups[0].basis_x.trends)
+    stage, loss = Equations(groups, weak).solved(groups[0].basis_x.trends)
     if split == "share":
         return stage, *choose(reg, held_out_loss(stage, groups[0]), stage.size), stage.m
     if reg is None and share is not None:
-        reg = share * max(stage.size, arrays.EPS)
+        reg = share * stage.size
     if reg is None:
-        regs = candidates(stage)
+        regs = XI * stage.size
         reg = float(regs[loss.judged(regs).best()])
     return stage, float(reg), loss(reg), stage.m
-
-
-def candidates(stage: SecondStage) -> np.ndarray:
-    """Values of ξ to choose from."""
-    return XI * max(stage.size, arrays.EPS)
 
 
 def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array, Array]:
@@ -333,16 +298,14 @@ def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array, Array]:
     complete = [g for g in learners if g.teaches] or learners
     few = [group.few(SEARCH_ROWS // len(complete)) for group in complete]
     whole = [
-        replace(g.stage, exogenous=()).rows(Phi, Theta, g.own) if g.stage.exogenous else M
+        g.stage.rows(Phi, Theta, g.own, wholly=True) if g.stage.exogenous else M
         for g, (Phi, Theta, _, M) in zip(complete, few, strict=True)
     ]
     Phi, _, y, M = put_together(few)
     return (Phi if complete[0].teaches else M), M, y, put_together(whole)
 
 
-def residual_sums(
-    groups: list[Group], coef, n: int, m: int, split: str
-) -> tuple[Array, Moments | None]:
+def residual_sums(groups: list[Group], coef, n: int, m: int) -> tuple[Array, Moments | None]:
     """Ω, and what `moment_test` is of, over the complete rows, if there are any.
 
     Ω = Σ s_i² M_iM_iᵀ: what the rows' multipliers do to the normal equations of stage 2. Sums of a
@@ -355,7 +318,7 @@ def residual_sums(
             other = g.estimated(names, residuals(g, g.nearly, n, m)).sums
             found = {name: g.through.sums[name] + found[name] - other[name] for name in names}
         omega = omega + found["oo"]
-        if complete([g], split):
+        if g.part.complete:
             sums = g.moments.sums
             r = sums["zy"][:, 0] - sums["zx"] @ coef
             whole.append(Moments.of(g.n, {"zz": sums["zz"], "r": r, "rr": found["rr"]}))
@@ -395,12 +358,4 @@ def moment_test(moments: Moments, reg: float) -> float:
     whiten = grid.vectors * grid.shrink(floor) ** 0.5
     g = arrays.to_numpy(moments.sums["r"] @ whiten)
     V = arrays.to_numpy(whiten.T @ moments.mean("rr") @ whiten)
-    return weighted_chi2(float(g @ g) / moments.n, V)
-
-
-def weighted_chi2(statistic: float, V: np.ndarray) -> float:
-    """P(zᵀz > statistic) for z ~ N(0, V), by the scaled χ² with the same mean and variance."""
-    mean, spread = float(np.trace(V)), 2 * float((V * V).sum())
-    if spread == 0:
-        return 1.0
-    return float(chi2.sf(statistic * 2 * mean / spread, 2 * mean**2 / spread))
+    return float(weighted_chi2(g @ g / moments.n, np.trace(V), (V * V).sum()))

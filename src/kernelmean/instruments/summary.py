@@ -95,26 +95,20 @@ def _plain(fit: StructuralFit, i: int, names: list[str]) -> list[Line]:
 
 
 def _numbers(model: Any, fit: StructuralFit) -> Block:
-    p = fit.specification_p
+    p, xi = fit.specification_p, Line.chosen("reg_stage2 (ξ)", fit.regs[1], model.reg_stage2)
+    if fit.draft.bare:  # no bend at all
+        xi = Line(xi.name, xi.value, "∞: two-stage least squares")
     contradicted = " (the instruments contradict the fit)" if p < 0.05 else ""
     return Block(
         "Fit",
         [
             Line.chosen("reg_stage1 (λ)", fit.regs[0], model.reg_stage1),
-            _smoothing(model, fit),
+            xi,
             *map(Line.of, ("loss of stage 1", "loss of stage 2"), fit.losses),
             *([] if np.isnan(p) else [Line.of("specification, p-value", p, contradicted)]),
             *_against_a_line(fit),
         ],
     )
-
-
-def _smoothing(model: Any, fit: StructuralFit) -> Line:
-    """ξ; of least squares, where it stands for no bend at all, in words."""
-    name, reg = "reg_stage2 (ξ)", fit.regs[1]
-    if fit.draft.bare:
-        return Line(name, reg, "∞: two-stage least squares")
-    return Line.chosen(name, reg, model.reg_stage2)
 
 
 def _against_a_line(fit: StructuralFit) -> list[Line]:
@@ -140,9 +134,8 @@ def _effects(model: Any) -> Block:
             found = model.average_derivative(column=j)
         except ValueError:  # a kernel without a derivative
             break
-        limits = f"{100 * found.level:g}% [{found.low:.4g}, {found.high:.4g}]"
-        text = f"{found.value:.4g} (s.e. {found.error:.3g}), {limits}, p = {found.p_value:.3g}"
-        lines.append(Line(name, found.value, text))
+        text = str(found).removeprefix(f"{found.name}: ")
+        lines.append(Line(name, found.value, f"{text}, p = {found.p_value:.3g}"))
     return Block("Average derivatives", lines)
 
 

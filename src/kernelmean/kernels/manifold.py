@@ -9,9 +9,9 @@ import numpy as np
 from scipy.special import i0e
 
 from ..core import arrays
-from ..core.checks import Array, as_points, check_choice, check_positive
+from ..core.checks import Array, as_points, check_positive
 from .base import Kernel, Lengthscale
-from .radial import Gaussian, _pick, _positive, median_lengthscale
+from .radial import Gaussian, _pick, _positive, check_lengthscale, median_lengthscale
 
 __all__ = ["Periodic", "Rotation"]
 
@@ -199,10 +199,7 @@ class Rotation(Kernel, named=True):
     boxed = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.lengthscale, str):
-            check_choice(self.lengthscale, "lengthscale", ["median"])
-        else:
-            object.__setattr__(self, "lengthscale", check_positive(self.lengthscale, "lengthscale"))
+        check_lengthscale(self, check_positive)
 
     def resolve(self, X, name: str = "X") -> Kernel:
         X = self.checked(X, name)

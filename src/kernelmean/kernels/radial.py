@@ -1,7 +1,7 @@
 """Radial kernels, with the median heuristic and their density normalisers."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import imul
@@ -54,6 +54,14 @@ def _median(X: np.ndarray) -> float:
     return median or float(np.median(distances[distances > 0])) if distances.any() else 0.0
 
 
+def check_lengthscale(kernel: Any, allowed: Callable[[Any, str], Any]) -> None:
+    """Keep the lengthscale of a kernel, "median" or what is allowed."""
+    if isinstance(kernel.lengthscale, str):
+        check_choice(kernel.lengthscale, "lengthscale", ["median"])
+    else:
+        object.__setattr__(kernel, "lengthscale", allowed(kernel.lengthscale, "lengthscale"))
+
+
 @dataclass(frozen=True)
 class _Radial(Kernel):
     """k(x, x') = f(‖(x − x')/ℓ‖), or the product over columns of f(|x_j − x'_j|/ℓ_j)."""
@@ -62,10 +70,7 @@ class _Radial(Kernel):
     columnwise: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.lengthscale, str):
-            check_choice(self.lengthscale, "lengthscale", ["median"])
-        else:
-            object.__setattr__(self, "lengthscale", _positive(self.lengthscale, "lengthscale"))
+        check_lengthscale(self, _positive)
 
     def resolve(self, X, name: str = "X") -> Kernel:
         if self.lengthscale != "median":

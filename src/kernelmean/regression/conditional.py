@@ -27,7 +27,7 @@ from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import as_target_map, fit_pairs, kernel_of, refuse_lengthscale
 from .leave_one_out import LeaveOneOut, best_scale
 from .smoother import with_ones
-from .support import Support, support_of
+from .support import Support
 from .width import Told, told
 
 OUTSIDE = "answers are those at the nearest point of its box"
@@ -173,7 +173,10 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
             On malformed, non-finite or constant input, fewer than two rows, or a negative `reg`.
         """
         rows, X, y = few_of(SEARCH_ROWS, X=X, y=y)
-        self.points_x_, self.points_ = pairs = self._check_pairs(X, y)
+        check_parameters(self)
+        self.points_x_, self.points_ = pairs = checks.as_pairs(self, X, y)
+        self.one_output_ = checks.as_floats(y, "y").ndim == 1
+        self.target_names_ = checks.column_names(y)
         self._order = Order.of(*pairs)
         points_x, points_y = map(self._order.sorted, pairs)
         kernel_x = kernel_of(self.kernel_x, points_x, checks.column_names(X), "X")
@@ -190,7 +193,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         )
         self.kernel_x_ = self.features_x_.kernel_
         self._order.renumber(self.features_x_, self.features_y_)
-        self._support = Support.of(points_x) if rows is None else support_of(rows)
+        self._support = Support.of(points_x) if rows is None else rows.in_slices(Support.of, 1)
         self._told = None
         self._solve(Phi, Psi, self._moments(rows, Phi, Psi, points_y))
         return self
@@ -229,12 +232,11 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
 
     def _coordinates(self, X) -> tuple[Array, np.ndarray | None]:
         """Of the nearest points of the box, and which rows are outside."""
-        points = checks.as_new_points(self, X)
-        if self._support is None:
-            return self.features_x_.transform(points), None
-        near = self._support.nearest(points, self.kernel_x_)
-        outside = self._support.outside(points, self.kernel_x_, OUTSIDE)
-        return self.features_x_.transform(near), outside
+        points, outside = checks.as_new_points(self, X), None
+        if self._support is not None:
+            outside = self._support.outside(points, self.kernel_x_, OUTSIDE)
+            points = self._support.nearest(points, self.kernel_x_)
+        return self.features_x_.transform(points), outside
 
     def apply(self, m) -> MeanEmbedding:
         """Sum rule: E applied to a prior, Σ_i w_i k(y_i, ·) with w = Σ_j α_j w(u_j).
@@ -261,9 +263,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         if self.coef_ is None:
             return like_target(super().predict(X), self.one_output_)
         Phi, _ = self._coordinates(X)
-        if self._centre is None:
-            return like_target(Phi @ self.coef_, self.one_output_)
-        x, y = self._centre
+        x, y = self._centre or (0.0, 0.0)
         return like_target((Phi - x) @ self.coef_ + y, self.one_output_)
 
     def predict_interval(self, X, level: float = 0.95) -> Interval:
@@ -297,7 +297,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         grid = solves.EigenGrid.of(second)
         C, free = grid.vectors.T @ cross, float(self.intercept_)
         own = how_often(*map(self._order.sorted, (self.points_x_, self.points_)))
-        return LeaveOneOut.of(Phi, Psi, grid, n=n, C=C, free=free, copies=own)
+        return LeaveOneOut(Phi, Psi, grid, n=n, C=C, free=free, copies=own)
 
     def summary(self) -> Summary:
         """The fit in words and numbers: rows, kernels, λ."""
@@ -324,13 +324,6 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
 
     # ------------------------------------------------------------ inside
 
-    def _check_pairs(self, X, y) -> tuple[Array, Array]:
-        check_parameters(self)
-        pairs = checks.as_pairs(self, X, y)
-        self.one_output_ = checks.as_floats(y, "y").ndim == 1
-        self.target_names_ = checks.column_names(y)
-        return pairs
-
     def _moments(self, rows: Rows | None, Phi, Psi, points_y) -> Moments:
         """Sums over all rows, of which Φ and Ψ may be a few."""
         names = "x", "y", "t", "xx", "xy", "xt"
@@ -342,26 +335,17 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     def _solve(self, Phi, Psi, moments: Moments) -> None:
         """E = ΨᵀΦ(ΦᵀΦ + nλI)⁻¹, λ given or chosen by leave-one-out."""
         x, y, t, second, cross, means = (moments.mean(name) for name in moments.names)
+        self._Phi, self._Psi, self._centre = Phi, Psi, None
         if self.intercept_:
-            Phi, Psi, self._centre = Phi - x, Psi - y, (x, t)
+            self._Phi, self._Psi, self._centre = Phi - x, Psi - y, (x, t)
             second, cross, means = (
                 own - x[:, None] * mean for own, mean in ((second, x), (cross, y), (means, t))
             )
-        else:
-            self._centre = None
-        self._Phi, self._Psi = Phi, Psi
-        self._sums = moments.n, second, cross
-        self.reg_, self.loo_score_ = self._choose_reg(moments.n)
+        self._sums, loss = (moments.n, second, cross), self.leave_one_out()
+        self.reg_, value = loss.best() if self.reg is None else (float(self.reg), loss(self.reg))
+        self.loo_score_ = value * moments.n / Phi.shape[0]  # a mean over the rows looked at
         self._ridge = solves.ridge(second, self.reg_)
         self.operator_, self.coef_ = self._ridge.solve(cross).T, self._ridge.solve(means)
-
-    def _choose_reg(self, n: int) -> tuple[float, float]:
-        loss, few = self.leave_one_out(), self._Phi.shape[0]
-        if self.reg is None:
-            reg, value = loss.best()
-        else:
-            reg, value = float(self.reg), loss(float(self.reg))
-        return reg, value * n / few  # a mean over the rows looked at
 
     def _embed(self, coordinates, mass) -> MeanEmbedding:
         """Embedding with weights Φ(ΦᵀΦ + nλI)⁻¹u for coordinates u of X (one, or a batch)."""

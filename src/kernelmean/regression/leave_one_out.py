@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-
-import numpy as np
+from copy import copy
+from typing import Any
 
 from ..core import arrays, solves
 from ..core.checks import Array, hushed
@@ -25,26 +24,34 @@ PAIRED = 2.0  # standard errors of a difference of losses that a larger λ may c
 
 
 def best_scale(kernel_x, points_x, Psi, intercept: bool = False, copies=None) -> float:
-    """Scale of the lengthscales of `kernel_x`, in `SCALES`, by the leave-one-out loss.
+    """Scale of the lengthscales of `kernel_x`, in `SCALES`, by the leave-one-out loss."""
+    loss = loss_of_kernels(points_x, Psi, intercept, copies)
+    return minimise_log10(
+        lambda scale: loss(kernel_x.scaled(scale)), *SCALES, points=9, precision=SCALE_PRECISION
+    )[0]
 
-    Candidates are compared on at most 1,000 rows, in coarse coordinates (trace to 1e-4, rank
-    200), each at its own best λ, for which half of the leverages are looked at.
+
+def loss_of_kernels(points_x, Psi, intercept=False, copies=None) -> Callable[[Any], float]:
+    """The leave-one-out loss of regressing Ψ by one kernel of X or another.
+
+    They are compared on at most 1,000 rows, in coarse coordinates (trace to 1e-4, rank 200), each
+    at its own best λ, for which half of the leverages are looked at.
     """
     rows = canonical_order(points_x)[evenly(points_x.shape[0], SCALE_ROWS)]
     points, targets = arrays.take(points_x, rows, axis=0), arrays.take(Psi, rows, axis=0)
     targets = centred(targets) if intercept else targets
     copies = None if copies is None else copies[rows]
 
-    def loss(scale: float) -> float:
+    def loss(kernel) -> float:
         with hushed():  # a candidate's rank is nobody's concern
             features = Nystroem(tol=1e-4, max_rank=200)
-            Phi = features.fit_transform(points, kernel_x.scaled(scale))
+            Phi = features.fit_transform(points, kernel)
         Phi = centred(Phi) if intercept else Phi
         grid = solves.EigenGrid.of(Phi.T @ Phi / Phi.shape[0])
-        one = LeaveOneOut.of(Phi, targets, grid, free=float(intercept), copies=copies)
+        one = LeaveOneOut(Phi, targets, grid, free=float(intercept), copies=copies)
         return one.best(coarse=len(rows) // 2)[1]
 
-    return minimise_log10(loss, *SCALES, points=9, precision=SCALE_PRECISION)[0]
+    return loss
 
 
 def centred(rows) -> Array:
@@ -52,39 +59,40 @@ def centred(rows) -> Array:
     return rows - arrays.namespace(rows).mean(rows, axis=0)
 
 
-@dataclass(frozen=True)
 class LeaveOneOut(Saveable):
     """Vector-valued leave-one-out loss of a weighted ridge regression of Ψ on Φ, for every λ.
 
     L(λ) = Σ_i d_i ‖[(I − H)Ψ]_i‖² / (1 − H_ii)², H = Φ(ΦᵀDΦ + λI)⁻¹ΦᵀD, D = diag(d), d_i = 1/n
     when no weights are given (λ held fixed while a row is out). With ΦᵀDΦ = Q diag(s) Qᵀ and
     P = ΦQ, one value costs n r² operations, or n r q of q < r/2 columns of Ψ.
+
+    Parameters
+    ----------
+    Phi, Psi : arrays of shape (n, r), (n, q)
+    grid : of ΦᵀDΦ
+    d : array of shape (n,), optional
+    n, C : optional
+        Number of all rows, of which these are some, and QᵀΦᵀDΨ of all.
+    free : float
+        1 where rows are centred, beside an intercept that is not penalised.
+    copies : array of shape (n,), optional
+        How often a row is there: all of them are left out together.
     """
 
-    grid: solves.EigenGrid
-    P: Array  # rows in the eigenbasis, (n, r)
-    cross: Array  # P ∘ (Ψ Cᵀ) with C = PᵀDΨ, (n, r)
-    inner: Array  # C Cᵀ, (r, r)
-    norms: Array  # ‖ψ_i‖², (n,)
-    d: Array
-    some: bool = False  # the rows are some of those that the moments are of
-    C: Array | None = None  # where its columns are few; a file of an earlier version has none
-    free: float = 0.0  # 1 where rows are centred, beside an intercept that is not penalised
-    copies: np.ndarray | None = None  # how often a row is there: all of them are left out together
+    # a file of an earlier version has none of these
+    some, C, free, copies = False, None, 0.0, None
 
-    @classmethod
-    def of(
-        cls, Phi, Psi, grid: solves.EigenGrid, d=None, *, n=None, C=None, free=0.0, copies=None
-    ) -> LeaveOneOut:
-        """Of all rows; or of some of n, with the C of all."""
-        P = Phi @ grid.vectors
-        norms = arrays.namespace(Phi).sum(Psi * Psi, axis=-1)
-        if d is None:
-            d = arrays.namespace(Phi).full_like(norms, 1.0 / (n or P.shape[0]))
-        C = P.T @ (d[:, None] * Psi) if C is None else C
-        some = n is not None and n > P.shape[0]
-        few = C if 2 * C.shape[1] <= C.shape[0] else None
-        return cls(grid, P, P * (Psi @ C.T), C @ C.T, norms, d, some, few, free, copies)
+    def __init__(
+        self, Phi, Psi, grid: solves.EigenGrid, d=None, *, n=None, C=None, free=0.0, copies=None
+    ):
+        xp, P = arrays.namespace(Phi), Phi @ grid.vectors
+        self.grid, self.P, self.free, self.copies = grid, P, free, copies
+        self.norms = xp.sum(Psi * Psi, axis=-1)
+        self.d = xp.full_like(self.norms, 1.0 / (n or P.shape[0])) if d is None else d
+        C = P.T @ (self.d[:, None] * Psi) if C is None else C
+        self.cross, self.inner = P * (Psi @ C.T), C @ C.T
+        self.some = n is not None and n > P.shape[0]
+        self.C = C if 2 * C.shape[1] <= C.shape[0] else None  # where its columns are few
 
     def __call__(self, reg: float) -> float:
         xp = arrays.namespace(self.P)
@@ -182,8 +190,8 @@ class LeaveOneOut(Saveable):
         n = self.P.shape[0]
         if n <= limit:
             return self
-        rows = evenly(n, limit)
-        P, cross = (arrays.take(A, rows, axis=0) for A in (self.P, self.cross))
-        norms, d = (arrays.take(a, rows, axis=0) for a in (self.norms, self.d))
-        copies = None if self.copies is None else self.copies[rows]
-        return replace(self, P=P, cross=cross, norms=norms, d=d, some=False, copies=copies)
+        rows, few = evenly(n, limit), copy(self)
+        for name in ("P", "cross", "norms", "d"):
+            setattr(few, name, arrays.take(getattr(self, name), rows, axis=0))
+        few.copies, few.some = None if self.copies is None else self.copies[rows], False
+        return few

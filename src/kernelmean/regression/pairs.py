@@ -10,8 +10,7 @@ the kernel at as many points.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
@@ -24,7 +23,6 @@ CELL = 0.01  # width of a cell, relative to the distance
 NEAR = 0.002  # of the kernel's lengthscale: cells do not get narrower below
 
 
-@dataclass(frozen=True)
 class Pairs:
     """Pairs j < k of n rows, as shares of two neighbouring cells; the first is at zero.
 
@@ -36,27 +34,22 @@ class Pairs:
         The lower one, and the share of the one above.
     """
 
-    n: int
-    differences: np.ndarray
-    cell: np.ndarray
-    share: np.ndarray
-
-    @classmethod
-    def of(cls, Y: np.ndarray, kernel: Kernel) -> Self:
+    def __init__(self, Y: np.ndarray, kernel: Any):
         """By their distance in units of the kernel's lengthscale; all by themselves if need be."""
-        n, d = Y.shape
-        scale = np.broadcast_to(kernel.lengthscale, d)  # type: ignore[attr-defined]
+        self.n, d = Y.shape
         if d > 1 and kernel.is_product() and not isinstance(kernel, Gaussian):
-            j, k = np.triu_indices(n, 1)
-            zero, cell = np.zeros((1, d)), np.arange(1, len(j) + 1)
-            return cls(n, np.vstack([zero, Y[j] - Y[k], zero]), cell, np.zeros(len(j)))
-        radial: Any = kernel
-        apart, step = pdist(radial.in_units(Y)), np.eye(d)[0] * scale
-        step /= np.linalg.norm(radial.in_units(step[None]))
-        cell = (np.arcsinh(apart / NEAR) / CELL).astype(int)
+            j, k = np.triu_indices(self.n, 1)
+            zero, self.cell = np.zeros((1, d)), np.arange(1, len(j) + 1)
+            self.share = np.zeros(len(j))
+            self.differences = np.vstack([zero, Y[j] - Y[k], zero])
+            return
+        apart = pdist(kernel.in_units(Y))
+        step = np.eye(d)[0] * np.broadcast_to(kernel.lengthscale, d)
+        step /= np.linalg.norm(kernel.in_units(step[None]))
+        self.cell = cell = (np.arcsinh(apart / NEAR) / CELL).astype(int)
         at = NEAR * np.sinh(CELL * np.arange(cell.max() + 2))
-        share = (apart - at[cell]) / (at[cell + 1] - at[cell])
-        return cls(n, np.outer(at, step), cell, share)
+        self.share = (apart - at[cell]) / (at[cell + 1] - at[cell])
+        self.differences = np.outer(at, step)
 
     def sums(self, A: np.ndarray) -> np.ndarray:
         """Σ A_jk of a symmetric matrix over the pairs in each cell, in either order."""
@@ -68,17 +61,10 @@ class Pairs:
         return 2 * total
 
 
-@dataclass(frozen=True)
 class BandwidthScore:
     """M for the kernel of Y times a factor."""
 
-    kernel: Kernel
-    differences: np.ndarray
-    narrow: np.ndarray
-    wide: np.ndarray
-
-    @classmethod
-    def of(cls, pairs: Pairs, kernel: Kernel, smoother: Smoother, reg: float, sizes=1.0) -> Self:
+    def __init__(self, pairs: Pairs, kernel: Kernel, smoother: Smoother, reg: float, sizes=1.0):
         """Of a smoother of rows; where these were made so many times larger, (n,), by that.
 
         By the roots of their weights, in a weighted regression: M is a weighted mean then.
@@ -94,15 +80,14 @@ class BandwidthScore:
         wide = (P * shrink) @ (Q.T @ Q) @ (P * shrink).T - H * (own + own[:, None])
         wide[np.diag_indices_from(wide)] += own * h
         weight = sizes * np.reshape(sizes, (-1, 1))
-        sums = (pairs.sums(weight * A) / pairs.n for A in (narrow, wide))
-        return cls(kernel, pairs.differences, *sums)
+        self.narrow, self.wide = (pairs.sums(weight * A) / pairs.n for A in (narrow, wide))
+        self.kernel, self.differences = kernel, pairs.differences
 
     def __call__(self, factor: float) -> float:
-        kernel = self.kernel.scaled(factor)
-        d = self.differences.shape[1]
-        return self._mean(self.wide, kernel.self_convolved(d)) - 2 * self._mean(self.narrow, kernel)
+        kernel, d = self.kernel.scaled(factor), self.differences.shape[1]
 
-    def _mean(self, weights: np.ndarray, kernel: Kernel) -> float:
-        d = self.differences.shape[1]
-        values = kernel.gram_of(self.differences, self.differences[:1])[:, 0]
-        return math.exp(-kernel.log_normaliser(d)) * float(weights @ values)
+        def mean(weights: np.ndarray, kernel: Kernel) -> float:
+            values = kernel.gram_of(self.differences, self.differences[:1])[:, 0]
+            return math.exp(-kernel.log_normaliser(d)) * float(weights @ values)
+
+        return mean(self.wide, kernel.self_convolved(d)) - 2 * mean(self.narrow, kernel)

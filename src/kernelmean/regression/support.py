@@ -9,7 +9,6 @@ from scipy.spatial import KDTree
 
 from ..core import arrays
 from ..core.checks import Array, check_library, warn_numerical
-from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..kernels import Kernel
 
@@ -29,8 +28,8 @@ class Support(Saveable):
     high: Array
 
     @classmethod
-    def of(cls, X) -> Support:
-        """Of rows (n, d)."""
+    def of(cls, X, *_) -> Support:
+        """Of rows (n, d), the first of several tables."""
         xp = arrays.namespace(X)
         return cls(xp.min(X, axis=0), xp.max(X, axis=0))
 
@@ -65,20 +64,14 @@ class Support(Saveable):
         return _differ(X, nearest)
 
 
-def support_of(rows: Rows) -> Support:
-    """Of the first table of rows that are elsewhere."""
-    return rows.in_slices(_box, 1)
+def nearest_of(X: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """So many of the rows (n, d) that are nearest to each of X (m, d), by ranges of the columns.
 
-
-def closest(X: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The nearest of the rows (n, d) to each of X (m, d), by ranges of the columns."""
+    Their distances and their numbers, (m, count) each.
+    """
     width = np.ptp(rows, axis=0)
     width = np.where(width > 0, width, 1.0)
-    return rows[KDTree(rows / width).query(X / width)[1]]
-
-
-def _box(X, *_) -> Support:
-    return Support.of(X)
+    return KDTree(rows / width).query(X / width, k=np.arange(1, count + 1))
 
 
 def _differ(X, Y) -> np.ndarray:

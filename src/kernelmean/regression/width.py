@@ -1,8 +1,5 @@
 """The bandwidth of laws by weighted pairs: the score of pairs left out, with their shares."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,11 +69,12 @@ def told(kernel: Kernel, points, residuals, Phi, shares, reg: float, intercept=F
     reg : λ
     intercept : of the regression of laws on coordinates
     """
-    left = LeftOut.of(Phi, shares, reg, intercept)
-    return Told() if left is None else left.told(kernel, points, residuals)
+    beta = arrays.to_numpy(shares)
+    if np.sum(beta > 0) < FEWEST:
+        return Told()
+    return LeftOut(Phi, beta, reg, intercept).told(kernel, points, residuals)
 
 
-@dataclass(frozen=True)
 class LeftOut:
     """Pairs that are left out, each from the regression of the others.
 
@@ -91,22 +89,12 @@ class LeftOut:
     smoother, reg : the regression
     """
 
-    rows: np.ndarray
-    count: int
-    roots: np.ndarray
-    smoother: Smoother
-    reg: float
-
-    @classmethod
-    def of(cls, Phi, shares, reg: float, intercept: bool = False) -> LeftOut | None:
-        beta = arrays.to_numpy(shares)
+    def __init__(self, Phi, beta: np.ndarray, reg: float, intercept: bool):
         told = np.flatnonzero(beta > 0)
-        if len(told) < FEWEST:
-            return None
-        rows = told[evenly(len(told), ROWS)]
-        roots = np.sqrt(beta[rows] / beta[rows].mean())
-        smoother = Smoother.of(roots[:, None] * arrays.to_numpy(Phi)[rows], intercept)
-        return cls(rows, len(told), roots, smoother, float(reg))
+        self.rows, self.count, self.reg = told[evenly(len(told), ROWS)], len(told), float(reg)
+        self.roots = np.sqrt(beta[self.rows] / beta[self.rows].mean())
+        rows = self.roots[:, None] * arrays.to_numpy(Phi)[self.rows]
+        self.smoother = Smoother.of(rows, intercept)
 
     def told(self, kernel: Kernel, points, residuals) -> Told:
         """By the points, or by residuals where laws of these are clearly better."""
@@ -134,8 +122,8 @@ class LeftOut:
             start = with_bandwidth(kernel, None, Z, "kernel_z")
         except ValueError:
             return Z, None
-        pairs = Pairs.of(spread_ties(Z), start)
-        score = BandwidthScore.of(pairs, start, self.smoother, self.reg, self.roots)
+        pairs = Pairs(spread_ties(Z), start)
+        score = BandwidthScore(pairs, start, self.smoother, self.reg, self.roots)
         best, _ = minimise_log10(score, FIRST[0] - NARROW, FIRST[1], precision=0.01)
         return Z, start.scaled(best)
 

@@ -7,8 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..chains.estimator import ChainEstimator, labels_ahead
 from ..chains.rows import Rows
-from ..core import arrays, checks
-from ..core.checks import Array
+from ..core import Array, arrays, checks
 from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.threads import doors
@@ -57,7 +56,7 @@ class SpaceAnswers(ChainEstimator):
         """
         rows, course = self.rows(X, lengths, inputs), None
         if self.backbone_ is not None:
-            course = Course.of(self.chain_, self.backbone_, rows, rows.inputs)
+            course = Course(self.chain_, self.backbone_, rows)
             rows = course.rows
         self._look_out(rows)
         return rows, course
@@ -91,11 +90,9 @@ class SpaceAnswers(ChainEstimator):
         rows, _ = self.course(X, lengths, inputs)
         if self._by_particles:
             found = self._particles(rows)
-            moments = (
-                arrays.like(a, rows.points) for a in (found.state_mean, found.state_variance)
-            )
+            moments = found.state_mean, found.state_variance
             p = self._shares(found.particles, found.weights)
-            return self._laws(p, rows, X, tuple(moments))
+            return self._laws(p, rows, X, tuple(arrays.like(a, rows.points) for a in moments))
         return self._laws(self.chain_.filtered(rows), rows, X)
 
     def smooth(self, X, lengths=None, inputs=None) -> LatentResult:

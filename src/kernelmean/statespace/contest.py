@@ -1,7 +1,5 @@
 """Which model forecasts rows held out best: of the series, of what a line leaves, or the line."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,53 +32,40 @@ class Rival(Saveable):
     rmse: float
 
 
-@dataclass(frozen=True)
 class Contest:
     """Log-likelihoods of the rows that all can be judged by, and forecasts of them.
+
+    At first by the line without states, the plain autoregression, and the row before. All of the
+    rows of these `numbers`, which were held out.
 
     Attributes
     ----------
     found : Found
         The line.
-    Y : array of shape (n, d)
-        The series.
-    judged : int array
-        The rows.
-    at : int array
-        Where these are among those held out.
+    at : int array of shape (m,)
+        Where the rows are among those held out.
+    Y, mean : arrays of shape (m, d)
+        The series there, and what the line says of it.
     entries : dict
         By name: log-likelihoods, (m,), and squared errors, (m, d).
     """
 
-    found: Found
-    Y: np.ndarray
-    judged: np.ndarray
-    at: np.ndarray
-    entries: dict[str, tuple[np.ndarray, np.ndarray]]
-
-    @classmethod
-    def of(cls, rows: Rows, found: Found, numbers: np.ndarray, alone: HeldOut) -> Contest:
-        """The line without states, the plain autoregression, and the row before.
-
-        Of the rows of these `numbers`, which were held out.
-        """
-        Y = arrays.to_numpy(rows.points)
-        inner = np.ones(len(Y), dtype=bool)
+    def __init__(self, rows: Rows, found: Found, numbers: np.ndarray, alone: HeldOut):
+        Y, inner = arrays.to_numpy(rows.points), np.ones(len(rows.seen), dtype=bool)
         inner[[s.start for s in rows.sequences]] = False
-        at = np.flatnonzero((found.usable & rows.seen & inner)[numbers])
-        contest = cls(found, Y, numbers[at], at, {})
-        contest._enter_left(ALONE, alone)
+        self.at = np.flatnonzero((found.usable & rows.seen & inner)[numbers])
+        judged = numbers[self.at]
+        self.found, self.Y, self.mean = found, Y[judged], found.track.mean[judged]
+        self.entries: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self._enter_left(ALONE, alone)
         for name, off in ((PLAIN, found.plain), (NAIVE, np.diff(Y, axis=0, prepend=Y[:1]))):
-            off = off[contest.judged]
-            contest.entries[name] = normal(off, 0.0), off**2
-        return contest
+            self.entries[name] = normal(off[judged], 0.0), off[judged] ** 2
 
     def _enter_left(self, name: str, held: HeldOut) -> None:
         """A model of the innovations: its rows, as those of the series."""
-        line, Y, mean = self.found.line, self.Y[self.judged], self.found.track.mean[self.judged]
-        change = line.transform
-        loglik = held.loglik[self.at] + change.slope(change(Y))
-        self.entries[name] = loglik, (Y - change.mean(mean + held.mean[self.at], line.cov)) ** 2
+        line, mean = self.found.line, self.mean + held.mean[self.at]
+        loglik = held.loglik[self.at] + line.transform.slope(line.transform(self.Y))
+        self.entries[name] = loglik, (self.Y - line.transform.mean(mean, line.cov)) ** 2
 
     @property
     def hopeless(self) -> float:
@@ -93,8 +78,7 @@ class Contest:
         They must be clearly better; where the series does not stay in its range, beyond doubt: they
         end where the rows did.
         """
-        squares = (self.Y[self.judged] - held.mean[self.at]) ** 2
-        self.entries[STATES] = held.loglik[self.at], squares
+        self.entries[STATES] = held.loglik[self.at], (self.Y - held.mean[self.at]) ** 2
         return self._better(STATES, CLEAR if self.found.stays else DOUBT)
 
     def with_both(self, held: HeldOut) -> bool:

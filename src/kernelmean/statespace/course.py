@@ -1,20 +1,15 @@
 """Observations beside their backbone: what states are filtered from, and what is added again."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
 import numpy as np
 
 from ..chains.model import FittedChain
 from ..chains.rows import Rows
 from ..core import arrays
-from .backbone import FittedBackbone, PastState, Track
+from .backbone import FittedBackbone, PastState
 
 
-@dataclass(frozen=True)
 class Course:
-    """A series along its backbone.
+    """A series along its backbone. What the states say of a missing row is what it is taken for.
 
     Attributes
     ----------
@@ -28,25 +23,23 @@ class Course:
         Rows of the series that are there.
     """
 
-    rows: Rows
-    line: FittedBackbone
-    track: Track
-    Z: np.ndarray
-    seen: np.ndarray
-
-    @classmethod
-    def of(cls, chain: FittedChain, line: FittedBackbone, rows: Rows, inputs=None) -> Course:
-        """Along observations. What the states say of a missing row is what it is taken for."""
+    def __init__(self, chain: FittedChain, line: FittedBackbone, rows: Rows):
         Y, seen = arrays.to_numpy(rows.points), rows.seen
-        Z = np.zeros_like(Y)
+        self.line, self.seen, self.Z = line, seen, np.zeros_like(Y)
         if seen.any():
-            Z[seen] = line.transform.along(Y[seen])
-        track = line.track(Z, seen, rows.sequences, inputs)
+            self.Z[seen] = line.transform.along(Y[seen])
+        self.track = line.track(self.Z, seen, rows.sequences, rows.inputs)
+        self.rows = self._left(rows)
         if not seen.all():
-            before = chain.predicted(left(line, track, Z, rows))
-            gaps = before @ arrays.to_numpy(chain.emissions.mean())
-            track = line.track(Z, seen, rows.sequences, inputs, gaps)
-        return cls(left(line, track, Z, rows), line, track, Z, seen)
+            gaps = chain.predicted(self.rows) @ arrays.to_numpy(chain.emissions.mean())
+            self.track = line.track(self.Z, seen, rows.sequences, rows.inputs, gaps)
+            self.rows = self._left(rows)
+
+    def _left(self, rows: Rows) -> Rows:
+        """The innovations."""
+        usable = self.seen & self.line.settled(self.track.wide)
+        points = arrays.like(self.Z - self.track.mean, rows.points)
+        return Rows.of(points, usable, rows.sequences)
 
     @property
     def extra(self) -> np.ndarray:
@@ -63,12 +56,6 @@ class Course:
         each = zip(self.track.last, states, known, strict=True)
         found = [ahead(self.line, past, chain, p, x) for past, p, x in each]
         return tuple(np.concatenate(part) for part in zip(*found, strict=True))
-
-
-def left(line: FittedBackbone, track: Track, Z: np.ndarray, rows: Rows) -> Rows:
-    """The innovations."""
-    usable = rows.seen & line.settled(track.wide)
-    return Rows.of(arrays.like(Z - track.mean, rows.points), usable, rows.sequences)
 
 
 def ahead(line: FittedBackbone, past: PastState, chain: FittedChain, p, inputs) -> tuple:

@@ -78,9 +78,8 @@ class LinearGuard:
         B = np.linalg.pinv(Sxx, rcond=1e-10, hermitian=True) @ Sxy
         left = np.maximum(rows @ y**2 / n - (B * Sxy).sum(axis=0), NARROWEST * spread)
         means = centre + x @ B
-        shape = np.stack(
-            [_shape(points[:, j], means[:, j], s, weights) for j, s in enumerate(left**0.5)]
-        )
+        columns = zip(points.T, means.T, left**0.5, strict=True)
+        shape = np.stack([_shape(y, m, s, weights) for y, m, s in columns])
         variances = np.tile(left, (len(x), 1))
         return ShapedGuard(counts, means, variances, 0, self.strength, shape=shape)
 

@@ -1,11 +1,9 @@
 """State-space models learned from observations alone: no family for the states or the noise."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -197,7 +195,7 @@ class KernelStateSpace(SpaceAnswers):
 
     # ------------------------------------------------------------ learning
 
-    def fit(self, X, lengths=None, inputs=None) -> KernelStateSpace:
+    def fit(self, X, lengths=None, inputs=None) -> Self:
         """Learn the chain on the nodes, and the law of the observations given each of them.
 
         Parameters
@@ -219,18 +217,11 @@ class KernelStateSpace(SpaceAnswers):
 
     def learned(self, draft: Draft, rng: np.random.Generator, inputs=None) -> Fit:
         """The fit, a value."""
-        way = as_filter(self.inference)
-        return Plan(
-            as_em(self.em).filled(**DEFAULTS),
-            self.refine,
-            self.bandwidth,
-            getattr(way, "reg", None),
-            self.verbose,
-            self.laws,
-            way,
-            self.backbone,
-            partial(self.drafted, names=self.columns.columns),
-        ).fit(draft, rng, inputs)
+        way, em = as_filter(self.inference), as_em(self.em).filled(**DEFAULTS)
+        learning = em, self.refine, self.bandwidth, getattr(way, "reg", None), self.verbose
+        drafted = partial(self.drafted, names=self.columns.columns)
+        plan = Plan(*learning, self.laws, way, self.backbone, drafted)
+        return plan.fit(draft, rng, inputs)
 
     @property
     def laws(self) -> list[Any]:
@@ -276,7 +267,7 @@ class KernelStateSpace(SpaceAnswers):
         score="likelihood",
         n_jobs=None,
         verbose=False,
-    ) -> KernelStateSpace:
+    ) -> Self:
         """The best of several fits, judged by a validation sequence: a new, fitted model.
 
         Parameters
@@ -337,21 +328,17 @@ class KernelStateSpace(SpaceAnswers):
         judge = partial(SCORES[score], X=X_val, lengths=lengths_val)
         return best_fit(plain.near, grid, score, X, lengths, judge, n_jobs, verbose)
 
-    def near(self, scale: float, width: float, guard: float, penalty) -> KernelStateSpace:
+    def near(self, scale: float, width: float, guard: float, penalty) -> Self:
         """The model, not fitted, with multiples of the settings that the fit has chosen."""
         latent = as_latent(self.latent)
         kernel_x = fitted_kernel(latent.kernel, self.nodes_).scaled(scale)
-        line = self.backbone_
-        guards = tuple(guard * np.array(self.guard_))
-        widths = self.bandwidth_
-        if widths is not None:
-            widths = one_or_each(width * np.atleast_1d(widths))
+        guards, widths = tuple(guard * np.array(self.guard_)), self.bandwidth_
         return clone(self).set_params(
             kernel=self.kernel_.scaled(scale),
             n_latent=self.nodes_.shape[1],
             latent=replace(latent, kernel=kernel_x),
-            backbone=None if line is None else line.options,
-            bandwidth=widths,
+            backbone=self.backbone_ and self.backbone_.options,
+            bandwidth=widths and one_or_each(width * np.atleast_1d(widths)),
             em=replace(as_em(self.em), guard=guards, penalty=penalty),
         )
 

@@ -14,7 +14,6 @@ from ..chains.markov import Chain, stationary
 from ..core import arrays, solves
 from ..core.checks import LARGEST, as_floats
 from ..core.saving import Saveable
-from ..features.base import FeatureMap
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel
 
@@ -84,13 +83,11 @@ class Latent(Saveable):
     @classmethod
     def simulated(cls, move: Callable, x: np.ndarray, m: int | None, rng) -> Latent:
         """Of the stationary law of a simulator (x, rng) -> x', from where it starts."""
-        for _ in range(BURN_IN):
-            x = check_draws(move(x.copy(), rng), x.shape, "transition")
         draws = [x]
-        for _ in range(DRAWS // len(x) - 1):
+        for _ in range(BURN_IN + DRAWS // len(x) - 1):
             draws.append(check_draws(move(draws[-1].copy(), rng), x.shape, "transition"))
         m = NODES[min(x.shape[1], 3) - 1] if m is None else m
-        return cls._drawn(np.concatenate(draws), m, "transition")
+        return cls._drawn(np.concatenate(draws[BURN_IN:]), m, "transition")
 
     @cached_property
     def standard(self) -> np.ndarray:
@@ -119,8 +116,7 @@ class Latent(Saveable):
         left = np.clip(np.searchsorted(nodes, x) - 1, 0, len(nodes) - 2)
         gap = np.maximum(nodes[left + 1] - nodes[left], np.finfo(float).tiny)
         right = np.clip((x - nodes[left]) / gap, 0.0, 1.0)
-        shares = np.zeros((len(x), len(nodes)))
-        rows = np.arange(len(x))
+        shares, rows = np.zeros((len(x), len(nodes))), np.arange(len(x))
         shares[rows, left] = 1 - right
         shares[rows, left + 1] += right
         return shares
@@ -136,7 +132,6 @@ class Latent(Saveable):
 # ------------------------------------------------------------ with coordinates
 
 
-@dataclass(frozen=True)
 class Space(Saveable):
     """The latent space: nodes, and their coordinates ψ.
 
@@ -146,12 +141,9 @@ class Space(Saveable):
     features : FeatureMap
     """
 
-    latent: Latent
-    features: FeatureMap
-
-    @classmethod
-    def of(cls, latent: Latent, kernel: Kernel) -> Space:
-        return cls(latent, Nystroem(max_rank=len(latent.nodes)).fit(latent.nodes, kernel))
+    def __init__(self, latent: Latent, kernel: Kernel):
+        self.latent = latent
+        self.features = Nystroem(max_rank=len(latent.nodes)).fit(latent.nodes, kernel)
 
     @cached_property
     def Psi(self) -> np.ndarray:
@@ -179,9 +171,7 @@ class Space(Saveable):
         """P_ij ∝ π_j max(ψ_jᵀ(C_X + λI)⁻¹Vψ_i, 0): the ratio to π* of the density of Vψ_i."""
         ridge = solves.ridge(self.second, RATIO_RIDGE * np.trace(self.second))
         ratio = np.maximum(ridge.solve(V @ self.Psi.T).T @ self.Psi.T, 0.0)
-        transmat = (ratio + arrays.EPS) * self.latent.weights
-        transmat /= transmat.sum(axis=1, keepdims=True)
-        return Chain(stationary(transmat), transmat)
+        return Chain.counted((ratio + arrays.EPS) * self.latent.weights)
 
 
 # ------------------------------------------------------------ what both stand on

@@ -100,7 +100,7 @@ class Plan(drafts.Plan):
         points = arrays.like(found.innovations, rows.points)
         left = self.drafted(points, found.usable, [s.stop - s.start for s in rows.sequences])
         numbers = rows.stretches(SEARCHED)[0]
-        contest = Contest.of(rows, found, numbers, self.without_states(left))
+        contest = Contest(rows, found, numbers, self.without_states(left))
         if self.backbone == "auto" and inputs is None:
             plain = self.states(draft, spaces, contest.hopeless)
             if plain is not None and contest.with_states(plain.held):
@@ -182,7 +182,7 @@ class Plan(drafts.Plan):
             begin = latent.nodes[rng.choice(len(latent.nodes), CHAINS, p=latent.weights)]
             latent = Latent.simulated(law.transition, begin, law.nodes, rng)
             known = latent.chain_of(law.transition, rng)
-        return Space.of(latent, fitted_kernel(law.kernel, latent.nodes)), known
+        return Space(latent, fitted_kernel(law.kernel, latent.nodes)), known
 
     def variates(self, draft: Draft) -> Variates | None:
         """What densities are of; particles need those of the columns themselves."""
@@ -256,8 +256,9 @@ class Learner:
         if self.space.latent.nodes.shape[1] > 1 and len(windows) > 1:
             windows[-1] = None
         for window, sign in product(windows, signs):
-            found = Pairing.of(rows, self.moves, window, sign)
-            yield found if self.known is None else replace(found, chain=self.known)
+            found = Pairing(rows, self.moves, window, sign)
+            found.chain = self.known or found.chain
+            yield found
 
     def candidate(self, hopeless: float) -> Candidate | None:
         """By EM from each pairing, or by their moments; None where EM is `hopeless`."""
@@ -312,13 +313,9 @@ class Learner:
         draft, space, seen = self.draft, self.space, self.draft.rows.seen
         gamma, plain = climbed.gamma[seen], self.variates is None
         laws = smoothing.emissions(gamma)
-        chain = FittedChain(
-            climbed.chain,
-            embedded_rows(draft.rows.there, gamma, laws.guard, plain, draft.kernel),
-            laws,
-            getattr(smoothing.kernel, "lengthscale", None),
-            self.variates,
-        )
+        rows = embedded_rows(draft.rows.there, gamma, laws.guard, plain, draft.kernel)
+        width = getattr(smoothing.kernel, "lengthscale", None)
+        chain = FittedChain(climbed.chain, rows, laws, width, self.variates)
         chain = self.plan.with_rule(chain, draft, climbed.gamma)
         strength = round(float(laws.guard.strength) * len(space.latent.nodes), 6)
         U = space.operator(embedded(draft, climbed.gamma, 1.0)[1], gamma.sum(axis=0))

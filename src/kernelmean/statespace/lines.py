@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any
@@ -31,9 +32,10 @@ SAME = 1e-12  # of the variance of all columns, the least there is along any dir
 # ------------------------------------------------------------ a line from data
 
 
-@dataclass(frozen=True)
 class Design:
     """Regressors of u for one form at its largest order, over the rows of all sequences.
+
+    `burn` more rows are left out at the start of each sequence.
 
     Attributes
     ----------
@@ -48,33 +50,20 @@ class Design:
         Whether lags are shrunk towards a random walk, else towards draws; or not at all.
     """
 
-    X: np.ndarray
-    U: np.ndarray
-    k: int
-    usable: np.ndarray
-    walks: bool
-    loose: bool
-
-    @classmethod
-    def of(cls, form: Form, Y, seen, sequences, inputs=None, burn: int = 0) -> Design:
-        """`burn` more rows are left out at the start of each sequence."""
-        p, d = form.order, Y.shape[1]
-        parts, known, usable = [], [], np.zeros(len(Y), dtype=bool)
-        U = np.zeros_like(Y)
+    def __init__(self, form: Form, Y, seen, sequences, inputs=None, burn: int = 0):
+        p, d, known = form.order, Y.shape[1], []
+        lags, self.U, usable = np.zeros((len(Y), p, d)), np.zeros_like(Y), np.zeros_like(seen)
         for s in sequences:
-            n = s.stop - s.start
-            u = U[s] = form.filtered(Y[s].copy())
-            lags = np.zeros((n, p, d))
-            for j in range(min(p, n)):
-                lags[j + 1 :, j] = u[: n - 1 - j]
-            parts.append(lags.reshape(n, p * d))
-            known.append(form.terms(np.arange(n)))
+            u = self.U[s] = form.filtered(Y[s].copy())
+            for j in range(min(p, len(u))):
+                lags[s][j + 1 :, j] = u[: len(u) - 1 - j]
+            known.append(form.terms(np.arange(len(u))))
             usable[s.start + max(burn, form.lost + p) : s.stop] = True
         terms = np.concatenate(known)
         terms = terms if inputs is None else np.c_[terms, inputs]
-        X = np.concatenate([terms, np.concatenate(parts)], axis=1)
-        walks = not (form.difference or form.by_difference)
-        return cls(X, U, terms.shape[1], usable & seen, walks, form.loose)
+        self.X, self.k = np.c_[terms, lags.reshape(len(Y), p * d)], terms.shape[1]
+        self.usable, self.loose = usable & seen, form.loose
+        self.walks = not (form.difference or form.by_difference)
 
     def prior(self, rows: np.ndarray) -> np.ndarray:
         """Rows of X and U that shrink lag l as l² rows do whose only regressor is an innovation's
@@ -95,28 +84,24 @@ class Design:
     def least_squares(self) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients, and the leverages of the usable rows, (m, 1), kept away from one."""
         rows, k = np.flatnonzero(self.usable), self.X.shape[1]
-        nested = self.solved(rows, 0)
+        nested = Nested(self, rows, 0)
         spread = self.X[rows] @ np.linalg.pinv(nested.R[:k, :k], rcond=1e-11)
         return nested.coef(k), np.minimum((spread**2).sum(axis=1), MOST)[:, None]
 
-    def solved(self, rows: np.ndarray, orders: int, before: Nested | None = None) -> Nested:
-        """Least squares on some rows, and those of another, for all orders at once."""
-        d, n, new = self.U.shape[1], len(rows), np.c_[self.X[rows], self.U[rows]]
-        if before is not None:
-            n += before.n
-        new = np.concatenate([self.prior(rows) if before is None else before.R, new])
-        R: np.ndarray = np.linalg.qr(new, mode="r")  # type: ignore[assignment]
-        return Nested(R, self.k + d * np.arange(orders + 1), d, n)
 
-
-@dataclass(frozen=True)
 class Nested:
-    """Least squares on the first columns of a matrix, by the R of its QR decomposition."""
+    """Least squares on some rows of a design, and those of another, for all orders at once.
 
-    R: np.ndarray
-    widths: np.ndarray
-    d: int
-    n: int
+    On the first columns of a matrix, so many as `widths` says, by the R of its QR decomposition.
+    """
+
+    def __init__(self, design: Design, rows: np.ndarray, orders: int, before: Nested | None = None):
+        X, U = design.X[rows], design.U[rows]
+        known = design.prior(rows) if before is None else before.R
+        self.R: np.ndarray = np.linalg.qr(np.r_[known, np.c_[X, U]], mode="r")  # type: ignore
+        self.d: int = U.shape[1]
+        self.n: int = len(rows) + (0 if before is None else before.n)
+        self.widths = design.k + self.d * np.arange(orders + 1)
 
     def criteria(self, floor: float) -> np.ndarray:
         """AIC with its correction for small samples, of each width; inf where there is no room."""
@@ -189,7 +174,6 @@ class Judged:
         return TEMPER * float(self.loglik.sum()) - CHARGE * numbers
 
 
-@dataclass(frozen=True)
 class Series:
     """Observations as lines see them: gaps filled, and perhaps transformed.
 
@@ -204,18 +188,11 @@ class Series:
         Whether gaps hold the forecasts of a line, else what is straight between their ends.
     """
 
-    Y: np.ndarray
-    seen: np.ndarray
-    sequences: list[slice]
-    inputs: np.ndarray | None
-    transform: Transform
-    whole: bool = False
-
-    @classmethod
-    def of(cls, Y, seen, sequences, inputs, name: str | None) -> Series:
-        change = Transform.of(name, Y[seen])
-        Z = np.where(seen[:, None], change(np.where(seen[:, None], Y, Y[seen][0])), 0.0)
-        return cls(filled(Z, seen), seen, sequences, inputs, change)
+    def __init__(self, Y, seen, sequences: list[slice], inputs, name: str | None):
+        self.seen, self.sequences, self.inputs, self.whole = seen, sequences, inputs, False
+        self.transform = Transform.of(name, Y[seen])
+        Z = self.transform(np.where(seen[:, None], Y, Y[seen][0]))
+        self.Y = filled(np.where(seen[:, None], Z, 0.0), seen)
 
     def longest(self, season: int) -> int:
         """The largest order that is looked at; the first half has rows left beside a season."""
@@ -228,7 +205,7 @@ class Series:
 
         And what it leaves of each row, which is left out of the least squares; `usable` rows.
         """
-        design = Design.of(form, self.Y, self.seen, self.sequences, self.inputs)
+        design = Design(form, self.Y, self.seen, self.sequences, self.inputs)
         rows, d = np.flatnonzero(design.usable), self.Y.shape[1]
         coef, share = design.least_squares
         loo = (design.U[rows] - design.X[rows] @ coef) / (1 - share)
@@ -237,8 +214,9 @@ class Series:
         line = self.begun(form, *lags(A, form.behind), coef[: design.k], loo)
         track = self.track(line)
         if not (self.seen.all() or self.whole):
-            filled = np.where(self.seen[:, None], self.Y, track.mean)
-            return replace(self, Y=filled, whole=True).fitted(form)
+            other = copy(self)
+            other.Y, other.whole = np.where(self.seen[:, None], self.Y, track.mean), True
+            return other.fitted(form)
         off = self.Y - track.mean
         off[rows] /= 1 - share
         return line, off, self.usable(line, track)
@@ -272,11 +250,11 @@ class Series:
 
     def judged(self, form: Form, burn: int, fixed: bool) -> Judged | None:
         """By forecasts of stretches of the later half, from lines fitted to the rows before."""
-        design = Design.of(form, self.Y, self.seen, self.sequences, self.inputs, burn)
+        design = Design(form, self.Y, self.seen, self.sequences, self.inputs, burn)
         place = np.concatenate([np.linspace(0, 1, s.stop - s.start) for s in self.sequences])
         floor, edges = LEAST * np.var(self.Y), np.linspace(0.5, 1, SPLITS + 1)
         off, numbers = [], []
-        nested = design.solved(np.flatnonzero(design.usable & (place < 0.5)), form.order)
+        nested = Nested(design, np.flatnonzero(design.usable & (place < 0.5)), form.order)
         for low, high in pairwise([*edges[:-1], 2.0]):
             rows = np.flatnonzero(design.usable & (place >= low) & (place < high))
             k = nested.width(floor, fixed)
@@ -284,7 +262,7 @@ class Series:
                 return None
             off.append(design.U[rows] - design.X[rows, :k] @ nested.coef(k))
             numbers.append(rows)
-            nested = design.solved(rows, form.order, nested)
+            nested = Nested(design, rows, form.order, nested)
         k = nested.width(floor, fixed)
         errors, rows = np.concatenate(off), np.concatenate(numbers)
         if k is None or not len(rows):
@@ -309,9 +287,8 @@ def filled(Y: np.ndarray, seen: np.ndarray) -> np.ndarray:
     return np.stack([np.interp(at, there, column[there]) for column in Y.T], axis=1)
 
 
-@dataclass(frozen=True)
 class Found:
-    """A line, what it leaves, and how others did.
+    """A line, the mean of the forms that are kept, what it leaves, and how a plain one did.
 
     Attributes
     ----------
@@ -328,26 +305,22 @@ class Found:
         Whether the series stays in its range, by the roots of that autoregression.
     """
 
-    line: FittedBackbone
-    innovations: np.ndarray
-    usable: np.ndarray
-    plain: np.ndarray
-    track: Track
-    stays: bool
+    def __init__(self, plain: Judged, kept: list[Judged], drifts: bool, Y, seen, sequences, inputs):
+        series = Series(Y, seen, sequences, inputs, kept[0].transform)
+        self.line, self.innovations = series.averaged(kept, drifts)
+        self.track = series.track(self.line)
+        self.usable = series.usable(self.line, self.track)
+        usual = Series(Y, seen, sequences, inputs, plain.transform)
+        simple, left, _ = usual.fitted(plain.form)
+        self.plain = Y - usual.transform.back(usual.Y - left)
+        self.stays = simple.stays(int(seen.sum()))
 
 
 def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
     """The mean of the lines that rows held out like best."""
-    chosen = compared(options, *recent(Y, seen, sequences, inputs))
-    if chosen is None:
-        return None
-    plain, kept = chosen
-    series = Series.of(Y, seen, sequences, inputs, kept[0].transform)
-    line, off = series.averaged(kept, options.trend != "n")
-    usual, track = Series.of(Y, seen, sequences, inputs, plain.transform), series.track(line)
-    simple, left, _ = usual.fitted(plain.form)
-    left, stays = Y - usual.transform.back(usual.Y - left), simple.stays(int(seen.sum()))
-    return Found(line, off, series.usable(line, track), left, track, stays)
+    rows = Y, seen, sequences, inputs
+    chosen = compared(options, *recent(*rows))
+    return chosen and Found(*chosen, options.trend != "n", *rows)
 
 
 def recent(Y, seen, sequences, inputs) -> tuple:
@@ -359,18 +332,12 @@ def recent(Y, seen, sequences, inputs) -> tuple:
 
 def compared(options: Any, Y, seen, sequences, inputs) -> tuple[Judged, list[Judged]] | None:
     """The autoregression, and the forms that are taken."""
-    every = {
-        name: Series.of(Y, seen, sequences, inputs, name) for name in transforms(options, Y[seen])
-    }
+    every = [Series(Y, seen, sequences, inputs, name) for name in transforms(options, Y[seen])]
     fixed = options.order != "auto"
-    p = options.order if fixed else next(iter(every.values())).longest(options.season or 0)
+    p = options.order if fixed else every[0].longest(options.season or 0)
     burn = p + 1 + (options.season or 0)
-    tried = [
-        judged
-        for series in every.values()
-        for form in forms(p, options)
-        if (judged := series.judged(form, burn, fixed)) is not None
-    ]
+    found = [series.judged(form, burn, fixed) for series in every for form in forms(p, options)]
+    tried = [judged for judged in found if judged is not None]
     return (tried[0], alike(believed(tried))) if tried else None
 
 

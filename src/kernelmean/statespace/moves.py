@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
-from ..chains.markov import Chain, stationary, transitions
+from ..chains.markov import Chain, transitions
 from ..core import arrays
 from .latent import Latent
 
@@ -34,23 +34,18 @@ class SmoothMoves:
 
     def from_counts(self, counts: np.ndarray) -> Chain:
         """The chain with these expected numbers of transitions."""
-        transmat = counts + self.strength * self.smooth(counts)
-        transmat /= transmat.sum(axis=1, keepdims=True)
-        return Chain(stationary(transmat), transmat)
+        return Chain.counted(counts + self.strength * self.smooth(counts))
 
     def smooth(self, counts: np.ndarray) -> np.ndarray:
         """g, (m, m)."""
         z, mass = self.latent.standard, counts.sum(axis=1)
-        sums = counts @ z
-        total = counts @ z**2
+        sums, total = counts @ z, counts @ z**2
         seen = np.maximum(mass, np.finfo(float).tiny)[:, None]
         inside = (total - sums**2 / seen).sum()  # about the mean of each node
         f = self.regression(mass, sums / seen, inside)
         off = total - 2 * f * sums + f**2 * mass[:, None]
-        near = self._near
-        variances = (near @ off + SOME * off.sum(axis=0)) / (near @ mass + SOME * mass.sum())[
-            :, None
-        ]
+        around = self._near @ mass + SOME * mass.sum()
+        variances = (self._near @ off + SOME * off.sum(axis=0)) / around[:, None]
         variances = np.maximum(variances, self.latent.spacing**2)
         square = ((z - f[:, None]) ** 2 / variances[:, None]).sum(axis=2)
         square -= square.min(axis=1, keepdims=True)
@@ -65,13 +60,12 @@ class SmoothMoves:
         would run off the nodes, and stay at the last ones.
         """
         D, d = self._design, means.shape[1]
-        line, imagined = D[:, : 1 + d], mass + 1
+        line = D[:, : 1 + d]
         own = line.T * mass
         slope = np.linalg.pinv(own @ line, rcond=1e-12, hermitian=True) @ (own @ means)
-        means = (mass[:, None] * means + line @ slope) / imagined[:, None]
-        mass = imagined
-        n = max(mass.sum(), np.finfo(float).tiny)
-        weighted = mass[:, None] * D
+        means = (mass[:, None] * means + line @ slope) / (mass + 1)[:, None]
+        mass = mass + 1
+        n, weighted = mass.sum(), mass[:, None] * D
         penalty = np.r_[np.zeros(1 + d), np.ones(D.shape[1] - 1 - d)]
         second = D.T @ weighted + 1e-9 * n * np.eye(len(penalty))
         s, W = scipy.linalg.eigh(np.diag(penalty), second)  # Wᵀ second W = I

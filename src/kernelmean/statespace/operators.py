@@ -120,11 +120,8 @@ class PairMoments:
             G *= 2
             GU, GtU = G @ U, G.T @ U
             on_U += GU @ joint.T + GtU @ joint
-            on_power = U.T @ GtU @ self.second_x
-            on_V += sum(
-                left @ on_power @ right
-                for left, right in zip(powers, reversed(powers), strict=True)
-            )
+            on_power, around = U.T @ GtU @ self.second_x, zip(powers, powers[::-1], strict=True)
+            on_V += sum(left @ on_power @ right for left, right in around)
             powers.append(powers[-1] @ V.T)
         terms = Terms(off, first * float(left_y @ left_y), second * float(left_x @ left_x))
         return terms, on_U, on_V

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy.ndimage import gaussian_filter1d
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial import KDTree
 from scipy.special import softmax
 
-from ..chains.markov import Chain
 from ..chains.rows import Rows
 from ..core import arrays
 from ..core.moments import evenly
@@ -105,9 +102,11 @@ BLUR = 0.3  # of a pairing, in standard deviations of the latent law
 # ------------------------------------------------------------ where to begin
 
 
-@dataclass(frozen=True)
 class Pairing:
     """Probabilities of the nodes in each row, as if a function of the observations were x.
+
+    By rank or optimal assignment to π*, of observations averaged over some rows. Where `window` is
+    None, of canonical variates of the rows up to each with those after it.
 
     Attributes
     ----------
@@ -117,25 +116,14 @@ class Pairing:
         From neighbours.
     """
 
-    log_shares: np.ndarray
-    chain: Chain
-
-    @classmethod
-    def of(cls, rows: Rows, moves: SmoothMoves, window: float | None, sign: float = 1.0) -> Pairing:
-        """By rank or optimal assignment to π*, of observations averaged over some rows.
-
-        Where `window` is None, of canonical variates of the rows up to each with those after it.
-        """
-        latent = moves.latent
-        z = latent.standard
+    def __init__(self, rows: Rows, moves: SmoothMoves, window: float | None, sign: float = 1.0):
+        latent, z = moves.latent, moves.latent.standard
         d = z.shape[1]
         signals = variates(rows, d) if window is None else _signals(rows, window, d)
         paired = z[_pairs(sign * signals, latent)]
-        log_shares = -0.5 * arrays.sq_dists(paired, z) / max(BLUR, latent.spacing) ** 2
-        linked = neighbours(rows.seen, rows.sequences)
-        gamma = softmax(log_shares, axis=1)
-        counts = gamma[:-1][linked].T @ gamma[1:][linked]
-        return cls(log_shares, moves.from_counts(counts))
+        self.log_shares = -0.5 * arrays.sq_dists(paired, z) / max(BLUR, latent.spacing) ** 2
+        linked, gamma = neighbours(rows.seen, rows.sequences), self.gamma
+        self.chain = moves.from_counts(gamma[:-1][linked].T @ gamma[1:][linked])
 
     @property
     def gamma(self) -> np.ndarray:
@@ -170,11 +158,10 @@ def _signals(rows: Rows, window: float, d: int) -> np.ndarray:
 
     More columns than an observation has come from wider and wider windows.
     """
-    Y = _last_seen(rows)
-    columns = [_averaged(Y, rows.sequences, window)]
+    Y, columns = _last_seen(rows), list[np.ndarray]()
     while sum(c.shape[1] for c in columns) < d:
-        window = 4 * max(window, 1.0)
         columns.append(_averaged(Y, rows.sequences, window))
+        window = 4 * max(window, 1.0)
     return np.concatenate(columns, axis=1)
 
 

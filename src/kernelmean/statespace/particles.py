@@ -4,7 +4,7 @@ A model needs only draws and emission densities (`StateSpace`), so it may be a s
 recovered from embeddings (`RecoveredModel`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -129,8 +129,7 @@ def bootstrap(
     """
     check_count(n_particles, "n_particles")
     steps = list(_steps(sequences))
-    x = np.empty((0, n_particles, 0))
-    weights = np.empty((0, n_particles))
+    x, weights = np.empty((0, n_particles, 0)), np.empty((0, n_particles))
     found: list[tuple] = []
     for rows in steps:
         if found:
@@ -141,9 +140,12 @@ def bootstrap(
             prior = np.full(x.shape[:2], 1 / n_particles)
         mean = _average(prior, _each(model.mean_emission, x))
         weights, loglik, lost = _updated(model, Y[rows], seen[rows], x, prior)
-        law = (mean, loglik, _effective(weights), *_moments(weights, x), lost)
+        centre = _average(weights, x)
+        spread = _average(weights, (x - centre[:, None]) ** 2)
+        law = (mean, loglik, _effective(weights), centre, spread, lost)
         found.append((*law, x, prior, weights) if keep else law)
-    return ParticleResult(*(_in_place(steps, parts) for parts in zip(*found, strict=True)))
+    back = np.argsort(np.concatenate(steps))
+    return ParticleResult(*(np.concatenate(parts)[back] for parts in zip(*found, strict=True)))
 
 
 def _steps(sequences: list[slice]) -> Iterator[np.ndarray]:
@@ -154,11 +156,6 @@ def _steps(sequences: list[slice]) -> Iterator[np.ndarray]:
         yield starts[order][lengths[order] > t] + t
 
 
-def _in_place(steps: list[np.ndarray], parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Answers for the rows of each step, in the order of rows."""
-    return np.concatenate(parts)[np.argsort(np.concatenate(steps))]
-
-
 def _each(function: Callable, x: np.ndarray) -> np.ndarray:
     """A function of points (N, d) of all particles of all sequences, (S, N, ...)."""
     return function(x.reshape(-1, x.shape[2])).reshape(*x.shape[:2], -1)
@@ -167,11 +164,6 @@ def _each(function: Callable, x: np.ndarray) -> np.ndarray:
 def _average(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Σ_i w_i v_i of each sequence, (S, d)."""
     return (weights[:, None] @ values)[:, 0]
-
-
-def _moments(weights: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    mean = _average(weights, x)
-    return mean, _average(weights, (x - mean[:, None]) ** 2)
 
 
 def _effective(weights: np.ndarray) -> np.ndarray:

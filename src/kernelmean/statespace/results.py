@@ -1,7 +1,5 @@
 """What a state-space model returns: latent laws, forecasts, a belief that is carried on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, Self
@@ -11,8 +9,7 @@ import numpy as np
 from ..chains.markov import one_of
 from ..chains.model import FittedChain
 from ..chains.results import RegimeBelief, RegimeForecast, as_observation
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from ..core.labels import Labels
 from ..core.moments import block_rows
 from ..core.old_names import attribute
@@ -233,7 +230,7 @@ class LineBelief(ShiftedLaw, LatentBelief):
         self._seen: np.ndarray | None = None
         self._expect(inputs)
 
-    def predict(self, inputs=None) -> LineBelief:
+    def predict(self, inputs=None) -> Self:
         """One step on in time; `inputs`, (k,), are those of the next row."""
         known = self._known
         if self._seen is None:
@@ -243,7 +240,7 @@ class LineBelief(ShiftedLaw, LatentBelief):
         super().predict()
         return self
 
-    def update(self, x) -> LineBelief:
+    def update(self, x) -> Self:
         """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
         point, seen = as_observation(x, self._points_of)
         z = self.transform.along(arrays.to_numpy(point))[0] if seen[0] else None

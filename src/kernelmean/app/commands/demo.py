@@ -57,15 +57,10 @@ def run(settings: Settings) -> Report:
 def page(sections: list[Section], count: int, settings: Settings) -> Report:
     """What is there so far."""
     rest = "" if len(sections) == count else f" ({len(sections)} of {count}; reload for the rest)"
-    return Report(
-        SAY("title"),
-        SAY("subtitle", rest=rest),
-        [Prose(SAY("lead")), Code(f"cd {quote(str(settings.out))}\nkernelmean --help")],
-        list(sections),
-        page=INDEX,
-        contents=True,
-        after=show if settings.open else None,
-    )
+    title, subtitle = SAY("title"), SAY("subtitle", rest=rest)
+    after = show if settings.open else None
+    lead = [Prose(SAY("lead")), Code(f"cd {quote(str(settings.out))}\nkernelmean --help")]
+    return Report(title, subtitle, lead, [*sections], page=INDEX, contents=True, after=after)
 
 
 def show(folder: Path) -> None:

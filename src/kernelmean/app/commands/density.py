@@ -122,11 +122,7 @@ class Densities:
     """
 
     def __init__(
-        self,
-        data: pd.DataFrame,
-        settings: Settings,
-        at: pd.DataFrame | None = None,
-        every: Any = None,
+        self, data: pd.DataFrame, settings: Settings, at: pd.DataFrame | None = None, every=None
     ):
         """Learn from the rows of `data`, or all; ask at those of `at`, or representative ones."""
         check_sample(data)
@@ -144,17 +140,11 @@ class Densities:
 
     def at(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Values of x, and mean, median, intervals and mode of each y, one row per question."""
-        X, level = rows[self.x], self.settings.level
-        central = self.model.predict_interval(X, level)
-        shortest = self.model.predict_interval(X, level, "shortest")
-        answers = {
-            "mean": self.model.predict(X),
-            "median": self.model.predict_quantile(X, 0.5),
-            "lower": central[0],
-            "upper": central[1],
-            "shortest_lower": shortest[0],
-            "shortest_upper": shortest[1],
-        }
+        X = rows[self.x]
+        answers = {"mean": self.model.predict(X), "median": self.model.predict_quantile(X, 0.5)}
+        for start, kind in {"": "central", "shortest_": "shortest"}.items():
+            lower, upper = self.model.predict_interval(X, self.settings.level, kind)
+            answers |= {f"{start}lower": lower, f"{start}upper": upper}
         if len(self.y) == 1:  # of several columns together a mode says little about each
             answers["mode"] = self.model.mode(X)
         columns = by_column(self.y, answers)
@@ -308,16 +298,10 @@ def contours(a: Densities, pair: tuple[str, str]) -> Figure:
     )
     across = min(len(rows), 3)
     down = -(-len(rows) // across)
+    height, width = 0.4 + 2.4 * down, 6.8 if across > 1 else 4.4
     caption = SAY("contours", first=pair[0], second=pair[1], rest=_rest(a))
-    return Figure(
-        f"contours-{pair[0]}-{pair[1]}",
-        caption,
-        display.plot,
-        height=0.4 + 2.4 * down,
-        width=6.8 if across > 1 else 4.4,
-        shape=(down, across),
-        shared="xy",
-    )
+    name = f"contours-{pair[0]}-{pair[1]}"
+    return Figure(name, caption, display.plot, height, width, (down, across), "xy")
 
 
 # ---------------------------------------------------------------- report

@@ -282,9 +282,8 @@ def figures(a: Tracks) -> list[Figure]:
             for which, result in a.results.items()
         }
         truth = None if a.truth is None else a.truth[part]
-        TrackDisplay.from_result(drawn[name], truth, **shared).plot(
-            panels[:-1], label=f"{name} mean"
-        )
+        track = TrackDisplay.from_result(drawn[name], truth, **shared)
+        track.plot(panels[:-1], label=f"{name} mean")
         for line, (which, result) in zip(("-", "--"), drawn.items(), strict=False):
             label = which if len(drawn) > 1 else None
             SpreadDisplay.from_result(result, **shared).plot(panels[-1], label=label, ls=line)

@@ -222,13 +222,9 @@ def facts(a: Regimes) -> list[Fact]:
         "States": f"{a.n_states}",
         "What the past tells": f"{number(told)} ± {number(error, 2)}",
     }
-    return SAY.facts(
-        values,
-        missing=int((~a.rows.whole).sum()),
-        chosen="Given."
-        if a.order is None
-        else f"Chosen by {a.order.method}. {RULES[a.order.method]}",
-    )
+    rule = None if a.order is None else a.order.method
+    chosen = "Given." if rule is None else f"Chosen by {rule}. {RULES[rule]}"
+    return SAY.facts(values, missing=int((~a.rows.whole).sum()), chosen=chosen)
 
 
 # ---------------------------------------------------------------- tables
@@ -386,11 +382,8 @@ def run(settings: Settings, data: Data) -> Report:
     Writes states.csv, forecast.csv, model.km and report.html into the folder --out.
     """
     s = settings
-    every = None
-    if s.chunksize is not None and s.inputs is None:
-        rows, every = s.in_blocks(data)
-    else:
-        rows = s.in_order(data)
+    in_blocks = s.chunksize is not None and s.inputs is None
+    rows, every = s.in_blocks(data) if in_blocks else (s.in_order(data), None)
     with s.stage("Learning the states and how they follow each other", bars=True):
         a = Regimes(s, rows, every)
     with s.stage("Asking about every row"):

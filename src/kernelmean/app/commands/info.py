@@ -95,9 +95,7 @@ def machine(libraries: list[dict[str, Any]], available: int) -> list[tuple[str, 
 
 
 def advice(
-    libraries: list[dict[str, Any]],
-    flags: frozenset[str],
-    found: dict[str, dict[str, str | None]],
+    libraries: list[dict[str, Any]], flags: frozenset[str], found: dict[str, dict[str, str | None]]
 ) -> list[str]:
     """What to change, one sentence each; not threads, of which a fit uses what it needs.
 

@@ -21,11 +21,10 @@ from ...instruments.groups import kind_of
 from ...instruments.kernel_iv import KernelIV
 from ...kernels import Linear
 from ...regression.conditional import ConditionalEmbedding
-from .. import words
+from .. import tables, words
 from ..command import Command, Data, KernelName, Names, Shared, columns, option, typed
 from ..errors import UserError, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Prose, Report, account, analysis
-from ..tables import SMALLEST, Table, answered, check_sample, complete, free_name, split_names
 from ..words import level_words, names, number, p_words, signed
 
 SAY = words.Texts("iv")
@@ -50,7 +49,7 @@ def read_kernel(text: str) -> str | dict[str, str]:
     """`--kernel`: a name, or column=form by commas, where "*" stands for all other columns."""
     if text in KernelName.__members__:
         return {OTHERS: LINEAR} if text == LINEAR else text
-    pairs = dict(part.rpartition("=")[::2] for part in split_names(text, "--kernel"))
+    pairs = dict(part.rpartition("=")[::2] for part in tables.split_names(text, "--kernel"))
     if "" in pairs or not {*pairs.values()} <= {*KernelName, CATEGORY}:
         raise ValueError
     return pairs
@@ -85,14 +84,11 @@ class Settings(Shared):
     def model(self) -> KernelIV:
         """The estimator, not fitted; without an intercept only where none is asked for."""
         share = kind_of(self.split) == "share"
-        return KernelIV(
-            self.kernel,
-            "gaussian" if isinstance(self.kernel, dict) else self.kernel,
-            split=self.split,
-            trend=0 if share and self.trend == "auto" else self.trend,
-            tune_lengthscale="auto" if self.tune is None else self.tune,
-            random_state=self.seed,
-        )
+        trend = 0 if share and self.trend == "auto" else self.trend
+        kernel_z = "gaussian" if isinstance(self.kernel, dict) else self.kernel
+        tune = "auto" if self.tune is None else self.tune
+        how = {"split": self.split, "random_state": self.seed}
+        return KernelIV(self.kernel, kernel_z, trend=trend, tune_lengthscale=tune, **how)
 
     def columns(self) -> Roles:
         """The columns of the options."""
@@ -118,7 +114,8 @@ class Settings(Shared):
             if not gaps:
                 return Used(*self.numbers(data, roles), columns)
             frame = self.table(data).numbers_with_gaps(roles)
-            frame = frame.loc[complete(frame[columns.instruments], data, self.drop_missing).index]
+            known = tables.complete(frame[columns.instruments], data, self.drop_missing)
+            frame = frame.loc[known.index]
             return Used(frame, frame, columns)
         given = [o for o in ("y", "x", "z", "c") if getattr(self, o) is not None]
         if given:
@@ -171,25 +168,25 @@ class Used:
         return self.all if self.source is None else self.source.loc[self.frame.index]
 
     @classmethod
-    def by_formula(cls, table: Table, formula: str, gaps: bool, drop_missing: bool) -> Used:
+    def by_formula(cls, table: tables.Table, formula: str, gaps: bool, drop_missing: bool) -> Used:
         """Columns that a formula makes."""
         names = names_of(formula)
         used = table.frame[table.asked_for({"--formula": names["all"]})]
         whole = used[names["instruments"]] if gaps else used
-        used = used.loc[complete(whole, table.path, drop_missing).index]
+        used = used.loc[tables.complete(whole, table.path, drop_missing).index]
         design, y, X, Z, C = read_formula(formula, used, gaps=gaps)
         frame = pd.concat([y, X, Z, C], axis=1)  # which leaves out what is None
         c = () if C is None else tuple(C)
         columns = Roles(str(y.name), tuple(X), tuple(Z), c, "xzc")
         return cls(frame, frame, columns, design, used)
 
-    def asked(self, table: Table, drop_missing: bool) -> pd.DataFrame:
+    def asked(self, table: tables.Table, drop_missing: bool) -> pd.DataFrame:
         """The rows of another file to predict for."""
         if self.design is None:
             return table.numbers(by_option(self.columns, "xc"), drop_missing)
         names = names_of(self.design.formula)["regressors"]
         rows = table.frame[table.asked_for({"--formula": names})]
-        return complete(rows, table.path, drop_missing)
+        return tables.complete(rows, table.path, drop_missing)
 
     def regressors(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The columns h is a function of, made from rows of a file."""
@@ -226,7 +223,7 @@ class Analysis:
 
     def __init__(self, data: Used, settings: Settings):
         """Fit both stages, and plain kernel ridge for comparison."""
-        check_sample(data.frame, "complete rows")
+        tables.check_sample(data.frame, "complete rows")
         self.data, self.frame, self.columns = data, data.frame, data.columns
         self.settings, self.level = settings, settings.level
         self.known = self.frame.dropna(subset=list(self.columns.x))
@@ -253,9 +250,8 @@ class Analysis:
     def _evaluate(self, points: np.ndarray, simultaneous: bool) -> pd.DataFrame:
         model = self.model
         rows = model.basis_x_.transform(points)
-        limits = inference.confidence_limits(
-            rows, model.coef_, model.band_covariance_, self.level, simultaneous
-        )
+        about = model.coef_, model.band_covariance_, self.level, simultaneous
+        limits = inference.confidence_limits(rows, *about)
         h = {PREDICTION: rows @ model.coef_, LOW: limits.lower, HIGH: limits.upper}
         if self.plain is not None:
             h[PLAIN] = rows @ self.plain
@@ -267,7 +263,7 @@ class Analysis:
         known = X.dropna()
         outside = pd.Series(self.model.fit_.outside(known.to_numpy()), known.index)
         found = self.predict(X).assign(extrapolated=outside.reindex(X.index, fill_value=False))
-        return rows.join(found.rename(columns=lambda name: free_name(name, rows)))
+        return rows.join(found.rename(columns=lambda name: tables.free_name(name, rows)))
 
     def partial(self, column: str, values: Any) -> pd.DataFrame:
         """Both functions along one column, the others at their medians; the band holds at once."""
@@ -285,22 +281,19 @@ class Analysis:
     ) -> Interval:
         """What a column does from end to end, along another; the limits hold at once."""
         rows = pd.DataFrame([self.medians] * len(values)).assign(**{along: values})
-        low, high = (
-            self.model.basis_x_.transform(rows.assign(**{column: end}).to_numpy()) for end in ends
-        )
         m = self.model
+        low, high = (m.basis_x_.transform(rows.assign(**{column: e}).to_numpy()) for e in ends)
         return inference.confidence_limits(high - low, m.coef_, m.covariance_, self.level, True)
 
     def display(self, column: str) -> StructuralCurveDisplay:
         """The curve between the 2.5% and 97.5% quantiles of the column, in the units of y."""
-        curve = self.partial(column, self.grid(column))
+        grid = self.grid(column)
+        curve = self.partial(column, grid)
         h, band = curve[PREDICTION].to_numpy(), curve[[LOW, HIGH]].to_numpy()
         plain = None if self.plain is None else curve[PLAIN].to_numpy()
         names = [column, self.columns.y]
         seen = self.frame[names].to_numpy().T
-        return StructuralCurveDisplay(
-            curve.index.to_numpy(), h, plain, band, *seen, *names, self.level
-        )
+        return StructuralCurveDisplay(grid, h, plain, band, *seen, *names, self.level)
 
     def grid(self, column: str) -> np.ndarray:
         """Where a column is drawn."""
@@ -345,7 +338,7 @@ def parts(frame: Any, columns: Roles) -> tuple[Any, Any, Any, Any]:
 def _ridge(model: KernelIV, frame: pd.DataFrame, columns: Roles) -> Any:
     """Coefficients of plain kernel ridge, where there are complete rows."""
     known = frame.dropna()
-    if len(known) < SMALLEST:
+    if len(known) < tables.SMALLEST:
         return None
     points, y = known[columns.regressors].to_numpy(), known[columns.y].to_numpy()
     return inference.ridge_coefficients(model.basis_x_, points, y)
@@ -502,17 +495,11 @@ def headline(a: Analysis, column: str) -> str:
     if e is not None:
         limits = {"value": signed(e.value), "low": signed(e.low), "high": signed(e.high)}
         average = " " + SAY("average", level=level_words(a.level), **limits)
-    return SAY(
-        "headline",
-        x=column,
-        y=a.columns.y,
-        low=words.given(low),
-        high=words.given(high),
-        others="" if len(a.columns.regressors) == 1 else SAY("others"),
-        change=signed(change[PREDICTION]),
-        plain="" if a.plain is None else SAY("plain", change=signed(change[PLAIN])),
-        average=average,
-    )
+    others = "" if len(a.columns.regressors) == 1 else SAY("others")
+    plain = "" if a.plain is None else SAY("plain", change=signed(change[PLAIN]))
+    moved = {"x": column, "low": words.given(low), "high": words.given(high)}
+    curve = {"y": a.columns.y, "change": signed(change[PREDICTION])}
+    return SAY("headline", others=others, plain=plain, average=average, **moved, **curve)
 
 
 def _design(a: Analysis) -> str:
@@ -527,14 +514,9 @@ def _design(a: Analysis) -> str:
 
 def curve_figure(a: Analysis, column: str) -> Figure:
     """The structural curve along one column, against plain kernel ridge and the data."""
-    caption = SAY(
-        "curve",
-        x=column,
-        y=a.columns.y,
-        level=level_words(a.level),
-        seen="" if a.plain is None else SAY("seen"),
-        held=_held(a, column),
-    )
+    seen = "" if a.plain is None else SAY("seen")
+    known = {"x": column, "y": a.columns.y, "level": level_words(a.level)}
+    caption = SAY("curve", seen=seen, held=_held(a, column), **known)
     return Figure(f"curve-{column}", caption, a.display(column).plot)
 
 
@@ -590,7 +572,7 @@ def curve_table(a: Analysis, column: str) -> Grid:
     quantiles = [f"{100 * level:.0f}%" for level in at.index]
     texts = [quantiles, words.numbers(at), *words.cells(table).T]
     caption = f"{a.columns.y} at quantiles of {column}, with limits for these {len(at)} at once"
-    return Grid.of(list(zip(header, texts, strict=True)), f"{caption} ({level_words(a.level)})")
+    return Grid(header, list(zip(*texts, strict=True)), f"{caption} ({level_words(a.level)})")
 
 
 # ---------------------------------------------------------------- report
@@ -621,7 +603,7 @@ def report(a: Analysis, source: str, rows: Any = None) -> Report:
         },
         _numbers(a),
         [_snippet(a)],
-        {**answered("predictions", asked, a.predictions), words.MODEL: a.model.save},
+        {**tables.answered("predictions", asked, a.predictions), words.MODEL: a.model.save},
         caveats(a),
     )
 

@@ -91,9 +91,8 @@ class Posteriors:
         self.before = (pairs if prior is None else prior)[self.latent]
         self.given = None if prior is None else self.before.to_numpy()
         with noted() as self.notes:
-            self.model = settings.model().fit(
-                self.every[settings.observed], self.every[self.latent]
-            )
+            X, Z = self.every[settings.observed], self.every[self.latent]
+            self.model = settings.model().fit(X, Z)
             self.embedding = self._posterior(rows)
         self.table = self._told(self.embedding, rows)
 

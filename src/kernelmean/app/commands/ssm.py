@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -81,10 +81,8 @@ class Settings(series.Settings):
 
     def model(self) -> KernelStateSpace:
         """The estimator, not fitted."""
-        inference = self.inference.value
-        return KernelStateSpace(
-            self.latent_dim, inference=inference, backbone=self.backbone, **self.how
-        )
+        how = {"inference": self.inference.value, "backbone": self.backbone, **self.how}
+        return KernelStateSpace(self.latent_dim, **how)
 
 
 @dataclass(frozen=True)
@@ -177,6 +175,8 @@ class Forecasts:
     trial : Trial or None
     model : KernelStateSpace
         Learned from all rows.
+    least : array of shape (d,)
+        0 of a column that counts something, below which nothing of it is told.
     mean, lower, upper : arrays of shape (n, d)
         Of each row, from those before it.
     filtered, smoothed : LatentResult
@@ -196,8 +196,10 @@ class Forecasts:
             model = settings.model() if self.trial is None else clone(self.trial.model)
             with settings.stage("Learning from all rows", bars=True):
                 self.model = model.set_params(verbose=settings.told).fit(X, lengths)
-            self.mean = model.predict(X, lengths)
-            self.lower, self.upper = model.predict_interval(X, settings.level, lengths)
+            self.least = np.where(series.counts(X), 0.0, -np.inf)
+            ends = model.predict_interval(X, settings.level, lengths)
+            told = model.predict(X, lengths), *ends
+            self.mean, self.lower, self.upper = (np.maximum(part, self.least) for part in told)
             self.filtered, self.smoothed = model.filter(X, lengths), model.smooth(X, lengths)
             self.log_predictive = model.log_predictive(X, lengths)
             self.ahead: Any = model.forecast(X, steps, lengths) if steps else None
@@ -220,6 +222,7 @@ class Forecasts:
     def forecasts(self) -> pd.DataFrame:
         """Mean and interval of each column at the rows after each sequence."""
         answers = series.with_ends(self.ahead, self.settings.level)
+        answers = {end: np.maximum(part, self.least) for end, part in answers.items()}
         columns = series.by_column(self.settings.names, answers)
         if self.settings.log_squares:
             squares = self.ahead.states @ self.model.emissions_.expectation(np.exp)
@@ -231,6 +234,8 @@ class Forecasts:
         """What the reader must not overlook in this very series."""
         said = [] if self.model.converged_ else [SAY("unfinished")]
         said += [SAY("untried")] if self.trial is None else self.trial.notes(self.settings.level)
+        counts = self.rows.frame.columns[(self.lower == self.least).any(axis=0)]
+        said += [SAY("counts", names=names(counts))] if len(counts) else []
         return [*self.caught, *said, *self.rows.few, *self.rows.partial(self.rows.frame.columns)]
 
 
@@ -308,13 +313,10 @@ def facts(a: Forecasts) -> list[Fact]:
         "Settings": "defaults" if tried is None else f"best of {len(tried):,}",
         "Guard": f"{a.model.guard_[0]:,.0f} rows" if a.settings.refine else None,
     }
-    return SAY.facts(
-        {name: value for name, value in values.items() if value is not None},
-        missing=int((~a.rows.whole).sum()),
-        share=percent(HELD_OUT),
-        judged=0 if trial is None else len(trial.truth),
-        searched=SAY("untuned" if tried is None else "tuned"),
-    )
+    judged = 0 if trial is None else len(trial.truth)
+    searched = SAY("untuned" if tried is None else "tuned")
+    known = {"missing": int((~a.rows.whole).sum()), "share": percent(HELD_OUT)}
+    return SAY.facts(values, judged=judged, searched=searched, **known)
 
 
 # ---------------------------------------------------------------- tables
@@ -352,6 +354,7 @@ def drawn(a: Forecasts) -> list[Figure]:
     known = {"series": a.rows.frame.to_numpy()}
     known |= {"mean": a.mean, "lower": a.lower, "upper": a.upper}
     how: dict[str, Any] = {"file": "series", "longest": LONGEST, "label": "forecast one row ahead"}
+    how["least"] = a.least
     return series.forecast_figures(a, a.rows, caption, s.names[:COLUMNS], known, **how)
 
 
@@ -359,11 +362,8 @@ def laws(model: KernelStateSpace, columns: Any) -> Figure:
     """How the first latent coordinates move, and what they show of themselves."""
     shown = range(min(model.nodes_.shape[1], LATENT))
     displays: list[Any] = [TransitionDisplay.from_estimator(model, latent=k) for k in shown]
-    displays += [
-        ObservationDisplay.from_estimator(model, column=name, latent=k)
-        for name in columns
-        for k in shown
-    ]
+    seen = partial(ObservationDisplay.from_estimator, model)
+    displays += [seen(column=name, latent=k) for name in columns for k in shown]
 
     def plot(panels) -> None:
         for law, axes in zip(displays, panels, strict=False):
