@@ -12,6 +12,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -896,6 +897,13 @@ class TestFiles:
         assert not (tmp_path / "model.km").exists()
 
 
+class PosteriorsOfY(km.KernelBayes):
+    """KernelBayes with the y, its Z, that scikit-learn's checks name as they ask for a score."""
+
+    def score(self, X, y):
+        return super().score(X, y)
+
+
 class TestScikitLearn:
     def test_clone_and_parameters(self):
         model = bayes(ratio=km.DensityRatio(relative=0.2), selection="loo_min")
@@ -929,7 +937,7 @@ class TestScikitLearn:
         assert_allclose(pipe.predict(100 * new), expected, atol=1e-9)
 
     @parametrize_with_checks(
-        [km.KernelBayes(), km.KernelBayes("squared", reg=0.1, features=km.Exact())],
+        [PosteriorsOfY(), PosteriorsOfY("squared", reg=0.1, features=km.Exact())],
         expected_failed_checks=lambda _: {
             "check_fit_score_takes_y": "the second argument of fit is Z, the latents, and not y"
         },
@@ -1299,6 +1307,55 @@ class TestFewPairs:
             law = model.posterior([[30.0]])
         with pytest.warns(km.NumericalWarning, match="no kernel reaches"):
             assert_allclose(model.predict([[30.0]]), law.weights @ model.points_, rtol=1e-9)
+        if rule == "importance":
+            targets = km.MeanEmbedding(Z[:3], np.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]]))
+            told = {"supervision": ([[0.0], [1.0]], targets, 0.1)}
+            with pytest.warns(km.NumericalWarning, match="no kernel reaches"):
+                assert_allclose(model.predict([[30.0]], **told), law.mean(), rtol=0.02)
+
+
+class TestScore:
+    @pytest.mark.parametrize("rule", ["importance", "squared", "density"])
+    @pytest.mark.parametrize("d", [1, 2])
+    def test_it_is_the_mean_log_density_of_the_latents(self, rule, d):
+        rng = np.random.default_rng(0)
+        Z = rng.normal(size=(300, d))
+        X = Z + 0.4 * rng.normal(size=Z.shape)
+        model = km.KernelBayes(rule).fit(X[:280], Z[:280])
+        laws, new = model.posterior(X[280:]), Z[280:]
+        each = [float(np.squeeze(laws[[b]].density(new[[b]]))) for b in range(20)]
+        assert_allclose(model.score(X[280:], new), np.log(each).mean(), rtol=1e-6)
+
+    def test_a_latent_far_from_all_others_counts_as_little_and_not_as_none(self):
+        rng = np.random.default_rng(0)
+        Z = 5.0 * rng.normal(size=100)
+        model = km.KernelBayes().fit(Z[:, None] + rng.normal(size=(100, 1)), Z)
+        assert_allclose(model.score([[0.0]], [1e4]), np.log(1e-6 / Z.std()))
+
+    def test_grid_search(self):
+        rng = np.random.default_rng(0)
+        Z = rng.normal(size=120)
+        X = Z[:, None] + 0.4 * rng.normal(size=(120, 1))
+        search = GridSearchCV(km.KernelBayes(), {"reg": [1e-3, 100.0]}, cv=3).fit(X, Z)
+        assert search.best_params_ == {"reg": 1e-3}
+
+    def test_what_it_cannot_score_is_named(self):
+        X = np.random.default_rng(0).normal(size=(30, 2))
+        model = km.KernelBayes().fit(X, X)
+        with pytest.raises(ValueError, match="Z has 3 rows"):
+            model.score(X[:4], X[:3])
+        with pytest.raises(ValueError, match="Z has 1 column"):
+            model.score(X[:4], X[:4, 0])
+
+
+@pytest.mark.parametrize("rule", ["importance", "density"])
+def test_frames_of_latents_without_names_say_z(rule):
+    Z = np.random.default_rng(0).normal(size=(60, 2))
+    X = Z + 0.1
+    frame = km.KernelBayes(rule).fit(X, Z).posterior(X[:3]).to_frame()
+    assert [name for name in frame if "_" not in name][:2] == ["z0", "z1"]
+    frame = km.KernelBayes(rule).fit(X, Z[:, 0]).posterior(X[:3], Z[:30, 0]).to_frame()
+    assert "z_lower" in frame
 
 
 class TestLongTails:

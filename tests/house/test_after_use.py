@@ -123,7 +123,7 @@ def bayes(model: km.KernelBayes) -> dict[str, Question]:
         "predict_interval": each(lambda m, **told: m.predict_interval(new, **told)),
         "predict_quantile": each(lambda m, **told: m.predict_quantile(new, [0.2], **told)),
         "weights": each(lambda m, **told: m.weights(new, **told)),
-        "score": each(lambda m, **told: m.score(new, Z[:NEW], **told)),
+        "score": lambda m: m.score(new, m.posterior(new).mean()),
         "summary": lambda m: m.summary(),
     }
     if model.rule != "density":

@@ -26,6 +26,7 @@ from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..densities import ConditionalDensity
 from ..densities.bending import Bent, bends_block, long_tails
+from ..densities.conditional_density import LOWEST
 from ..densities.laws import MovedLaws
 from ..embedding.adjusted import Adjusted, Posterior, in_box
 from ..embedding.embedding import MeanEmbedding, as_one_embedding
@@ -259,7 +260,9 @@ class KernelBayes(Saveable, BaseEstimator):
         if found.residuals is not None:
             law = Adjusted.of(law, self._order.back(found.residuals))
         known = found.known(self.kernel_z_)
-        return law.carrying(labels=Labels.of(X, self.latent_names_), extrapolated=outside, **known)
+        return law.carrying(
+            labels=Labels.of(X, self._latent_columns), extrapolated=outside, **known
+        )
 
     def _law(self, X, prior, supervision) -> tuple[Any, _Rows | None]:
         """The posteriors, as far as expectations and quantiles need them; the pairs behind them."""
@@ -319,17 +322,24 @@ class KernelBayes(Saveable, BaseEstimator):
         if self._seen is None or not self.kernel_x_.boxed:  # of categories none is nearest
             return rows, outside, left, right
         lost = self._unreached(points, coordinates)
-        t, seen = 1.0 * lost, self._order.sorted(self._seen)
+        t = 1.0 * lost
         if self.reg is None:  # who gives λ asks for the weights of the formula
-            shares = rows.beta[: len(seen)]
+            shares = rows.beta[: self._seen.shape[0]]
             t = np.maximum(t, thinness(coordinates, left, right, second, shares))
         if t.any():
-            r = left.shape[1]
-            near, pairs = (arrays.to_numpy(self.kernel_x_.lift(A)) for A in (points, seen))
-            left, right = gone_over(left, right, t, near, pairs, rows.beta)
-            if rows.every is not None:
-                rows = replace(rows, every=rows.every.with_laws(right[:, r:], rows.points))
+            rows, left, right = self._gone_over(t, points, rows, left, right)
         return rows, lost if outside is None else lost | outside, left, right
+
+    def _gone_over(self, t: np.ndarray, points, rows: _Rows, left, right) -> tuple:
+        """Rows and factors where shares t of laws are those of the nearest pairs."""
+        seen, r = self._order.sorted(self._seen), left.shape[1]
+        near, pairs = (arrays.to_numpy(self.kernel_x_.lift(A)) for A in (points, seen))
+        left, right = gone_over(left, right, t, near, pairs, rows.beta)
+        if rows.every is None:
+            return rows, left, right
+        n = len(pairs)
+        every = rows.every.with_laws(right[:n, r:], rows.points[:n, :])
+        return replace(rows, every=every), left, right
 
     def _coordinates(self, points, rows: _Rows) -> Array:
         coordinates = self.features_x_.transform(points)
@@ -378,21 +388,29 @@ class KernelBayes(Saveable, BaseEstimator):
         """
         return like_target(self.posterior(X, prior, supervision).quantile(q), self.one_output_)
 
-    def score(self, X, y, prior=None, supervision=None) -> float:
-        """R² of posterior means, averaged over columns; y, scikit-learn's name, are latents."""
-        from sklearn.metrics import r2_score
+    def score(self, X, Z) -> float:
+        """Mean log density of latents at their observations, with the prior of the pairs.
 
-        found = arrays.to_numpy(self.predict(X, prior, supervision))
-        truth = checks.as_points(y, "y", n=len(found))
-        checks.check_columns(truth, self.points_.shape[1], "y", "the training latents")
-        return float(r2_score(arrays.to_numpy(truth), found.reshape(truth.shape)))
+        A density counts as at least 1e-6 in units of standard deviations of the training latents:
+        weights of both signs leave places without any.
+        """
+        checks.refuse_far(X, "X")
+        laws, rows = self.posterior(X), checks.as_points(Z, "Z")
+        checks.check_lengths(arrays.to_numpy(laws.mean()).shape[0], rows.shape[0], "X", "Z")
+        checks.check_columns(rows, self.points_.shape[1], "Z", "the training latents")
+        if isinstance(laws, MovedLaws):
+            found = arrays.to_numpy(laws.density_of_pairs(rows))
+        else:
+            signed = [laws[b].density(rows[b : b + 1], signed=True) for b in range(len(laws))]
+            found = arrays.to_numpy(laws.proper(arrays.namespace(rows).stack(signed)))
+        spread = arrays.to_numpy(self.points_).std(axis=0)
+        return float(np.mean(np.log(np.maximum(found, LOWEST / np.prod(spread)))))
 
     def summary(self) -> Summary:
         """The fit in words and numbers: pairs, kernels, regularisers without another prior."""
         reg_prior, reg = self.regularisers()
-        n, d = self.points_.shape
-        latents = Labels.of(None, self.latent_names_).named(d, "z")
-        columns = names_like(self, self.n_features_in_)
+        n = self.points_.shape[0]
+        latents, columns = self._latent_columns, names_like(self, self.n_features_in_)
         lines = [Line.chosen("reg (δ)" if self.rule == "squared" else "reg (λ)", reg, self.reg)]
         if reg_prior is not None:
             lines.insert(0, Line.chosen("reg_prior (η)", reg_prior, self.reg_prior))
@@ -455,6 +473,7 @@ class KernelBayes(Saveable, BaseEstimator):
             location=False if known_at_pairs else "auto",
             tune_lengthscale=tune,
         ).fit(X, Z)
+        self.density_.target_names_ = self._latent_columns
         self._flatter = flatter(self.density_)
         self.features_x_, self.kernel_x_ = self.density_.features_, self.density_.kernel_x_
 
@@ -480,6 +499,11 @@ class KernelBayes(Saveable, BaseEstimator):
         return laws
 
     # ------------------------------------------------------------ the prior
+
+    @property
+    def _latent_columns(self) -> list[str]:
+        """Their names."""
+        return Labels.of(None, self.latent_names_).named(self.points_.shape[1], "z")
 
     @property
     def _latents(self) -> Array:

@@ -97,7 +97,10 @@ class Adjusted(MeanEmbedding):
 
     def density(self, Y, bandwidth=None, signed: bool = False) -> Array:
         q = self._stacked(lambda m: m.density(Y, bandwidth, signed=True))
-        return q if signed else self._residuals.proper(q, bandwidth)
+        return q if signed else self.proper(q, bandwidth)
+
+    def proper(self, q, bandwidth=None) -> Array:
+        return self._residuals.proper(q, bandwidth)
 
     def cdf(self, Y, bandwidth="own") -> Array:
         return self._stacked(lambda m: m.cdf(Y, bandwidth))
