@@ -1139,3 +1139,13 @@ def test_a_state_that_is_never_left_says_so():
     told = str(m.summary())
     assert "never left" in told
     assert "inf" not in told
+
+
+def test_the_summary_says_how_normal_laws_did(rng):
+    states = np.cumsum(rng.random(200) < 0.1) % 2
+    X = (3.0 * states + rng.normal(size=200))[:, None]
+    model = km.KernelHMM(2, random_state=0).fit(X)
+    held = model.held_out_
+    assert -3.0 < held["normal"] <= held["taken"] + 1e-9
+    assert "log-likelihood of a row held out, normal laws" in str(model.summary())
+    assert km.KernelHMM(2, random_state=0, refine=False).fit(X).held_out_ == {}

@@ -89,6 +89,9 @@ class KernelHMM(ChainEstimator):
         Q_ij = P(x_{t+1} = j | x_t = i); the average one where inputs drive it.
     emissions_ : MeanEmbedding
         Batch of the K emission laws.
+    held_out_ : dict of str to float
+        Log-likelihood of a row held out, by the densities "taken" and by "normal" ones (or those of
+        t, where likelier), −∞ where they are far behind; empty where rows held out chose nothing.
     singular_values_ : array
         Of the cross-covariance of consecutive observations, by which the order is judged.
     order_ : Order or None
@@ -247,7 +250,7 @@ class KernelHMM(ChainEstimator):
         """Make a fit the estimator's own."""
         super().adopt(fit)
         self.n_components_ = len(self.startprob_)
-        self.singular_values_ = fit.singular_values
+        self.singular_values_, self.held_out_ = fit.singular_values, fit.held_out
         self._order = None if fit.order is None else {"value": int(fit.order), **vars(fit.order)}
 
     @property
@@ -498,6 +501,11 @@ class KernelHMM(ChainEstimator):
         scores = {} if self.order_ is None else self.order_.scores
         for K, score in scores.items():
             lines.append(Line.of(f"{held_out}, {K} states", score))
+        if told := getattr(self, "held_out_", None):  # a file of an earlier version has none
+            lines.append(Line.of(f"{held_out}, densities taken", told["taken"]))
+            behind = Line("normal laws", -np.inf, "far behind by rows left out")
+            normal = Line.of(f"{held_out}, normal laws", told["normal"])
+            lines.append(normal if np.isfinite(told["normal"]) else behind)
         if self.driven_ is not None:
             names = ", ".join(self.input_names_ or [f"u{i}" for i in range(self.inputs_)])
             use = "drive the transitions" if self.slopes_.any() else "no use for rows held out"

@@ -60,6 +60,7 @@ class Fit(drafts.Fit):
 
     singular_values: np.ndarray
     order: Order | None  # how the number of states was estimated
+    held_out: dict[str, float]  # log-likelihoods of a row, of what was taken and of normal laws
 
 
 @dataclass(frozen=True)
@@ -75,16 +76,17 @@ class Plan(drafts.Plan):
         spaces = self.spaces(draft)
         found = spectral(draft, int(order or self.n_components or 1), rng)
         if self.refine:
-            space, climbed, smoothing = refine(self, draft, spaces, found, rng)
+            space, climbed, smoothing, compared = refine(self, draft, spaces, found, rng)
             chain = self.climbed(draft, space, climbed, smoothing)
             history, converged = np.array(climbed.history), climbed.converged
         else:
             laws = draft.weighted_rows(found.embeddings)
             chain = self.of_moments(draft, spaces[0], laws, found.chain)
             chain = replace(chain, rule=self.predicting(draft, found))
-            history, converged = np.empty(0), True
+            history, converged, compared = np.empty(0), True, {}
         chain = chain.reordered(np.argsort(-chain.chain.startprob, kind="stable"))
-        return Fit(chain, draft, history, converged, spectrum.singular_values, order)
+        values = spectrum.singular_values
+        return Fit(chain, draft, history, converged, values, order, compared)
 
     def spaces(self, draft: Draft) -> list[Variates | None]:
         """What densities may be of: of some columns their variates, or these themselves (None)."""
@@ -159,6 +161,15 @@ class Found:
     climb: Climb
     factor: float
     held: Any = None  # HeldOut, where rows held out chose
+    normal: float | None = None  # of laws all but normal, or of t; None: they are far behind
+
+    @property
+    def compared(self) -> dict[str, float]:
+        """Log-likelihoods of a row held out, of the densities taken and of the simple ones."""
+        if self.held is None:
+            return {}
+        n, rival = int(self.search.rows.seen.sum()), -np.inf if self.normal is None else self.normal
+        return {"taken": self.held.total / n, "normal": rival / n}
 
     def told(self, some: Rows) -> float:
         """Σ_t log p(y_t | y_1, ..., y_{t-1})/p(y_t) of rows held out: what the past tells of them.
@@ -193,7 +204,7 @@ class Found:
 @stage("EM")
 def refine(
     plan: Plan, draft: Draft, spaces, fit: SpectralFit, rng
-) -> tuple[Variates | None, Climb, AnySmoothing]:
+) -> tuple[Variates | None, Climb, AnySmoothing, dict[str, float]]:
     """EM from several starts on some rows, then on all from where that ended.
 
     Where densities may be in several spaces, in the one in which the past tells most.
@@ -204,7 +215,7 @@ def refine(
     begun = starts(draft, fit, numbers, plan.em.n_init, rng)
     every = [searched(plan, draft, space, begun, limit) for space in spaces]
     found = every[0] if len(every) == 1 else max(every, key=lambda one: one.told(some))
-    return found.space, *settled(found, draft)
+    return found.space, *settled(found, draft), found.compared
 
 
 def searched(plan: Plan, draft: Draft, space: Variates | None, begun: list, limit: int) -> Found:
@@ -235,8 +246,10 @@ def searched(plan: Plan, draft: Draft, space: Variates | None, begun: list, limi
     if climb.loglik.sum() < found.climb.loglik.sum() - em.FAR:
         return found
     held = back.held_out(h, climb)
+    normal = held.total
     back, held = back.guarded(reversed(nearer), climb, h, held)
-    return max(found, Found(space, back, climb, h, held), key=lambda one: one.held.total)
+    best = max(found, Found(space, back, climb, h, held), key=lambda one: one.held.total)
+    return replace(best, normal=normal)
 
 
 def settled(found: Found, draft: Draft):

@@ -172,7 +172,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If Z is missing, or anything is malformed or non-finite, or X or Z constant.
+            If Z is missing, or anything is malformed or non-finite, or X, y or Z constant.
         """
         parts, roles = self._check(X, y, Z, C)
         return self._adopt(self._plan(parts, roles).fit(parts))
