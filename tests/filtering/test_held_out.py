@@ -68,6 +68,19 @@ class TestUnasked:
         for given in ({"rule": "squared"}, {"kernel_z": km.Gaussian(1.0)}, {"reg_prior": 0.1}):
             assert "densities" not in km.KernelBayesFilter(**given).fit(X, Z).held_out_
 
+    @pytest.mark.parametrize(("columns", "nodes"), [(2, 500), (3, 1000)])
+    def test_densities_of_more_states_are_judged_with_more_nodes(self, columns, nodes, monkeypatch):
+        tried = {}
+
+        def compared(ways, parts):
+            tried.update(ways)
+            return {way: np.zeros(len(Z)) for way in (*ways, "mean")}
+
+        monkeypatch.setattr("kernelmean.filtering.held_out.compared", compared)
+        Z = np.random.default_rng(0).standard_normal((40, columns))
+        km.KernelBayesFilter().fit(Z, Z)
+        assert tried["densities"].max_active == nodes
+
     def test_several_hundred_rows_are_judged_likewise(self):
         Z, X = volatility(400, 0.95, 0.3, 5)
         model = km.KernelBayesFilter().fit(X, Z)

@@ -20,7 +20,7 @@ JUDGED = 1_000  # and by which filters are judged, each half by what was learned
 FEW, FOLDS = 100, 3  # rows, up to which so many parts are held out in turn
 FEWEST = 12  # rows of the longest sequence, below which nothing can be judged
 AHEAD = 2.0  # standard errors, by which kernel Bayes' rule has to be nearer than densities
-PLANE = 2  # states, up to which half of the usual nodes are enough: more take narrow laws
+PLANE = 2  # states, up to which half of the usual nodes are enough: of more they are too far apart
 BLOCK = 10  # rows whose errors are taken together, since neighbours share theirs
 NO_NEARER = 0.98  # share of the error of the mean, above which what is observed tells nothing
 
@@ -134,8 +134,9 @@ def learned(
     parts = parted(X, Z, sequences) if plan.compares(X, Z) else []
     if not parts:
         return found, None, {}
-    dense, half = replace(plan, inference="densities"), plan.max_active or NODES // 2
-    ways = {"kbr": plan.settled(found), "densities": replace(dense, max_active=half)}
+    dense = replace(plan, inference="densities")
+    some = plan.max_active or (NODES // 2 if Z.shape[1] <= PLANE else NODES)
+    ways = {"kbr": plan.settled(found), "densities": replace(dense, max_active=some)}
     rows = compared(ways, parts)
     errors = {way: float(np.nan_to_num(off.mean(), nan=np.inf)) for way, off in rows.items()}
     off = rows["densities"] - rows["kbr"]
