@@ -100,7 +100,8 @@ class TestLaws:
         assert_allclose(found["v"], law.mean()[:, 1])
         assert_allclose(found["u_upper"], law.interval(0.8).upper[:, 0])
         plain = law_of(model, X[:NEW]).to_frame()
-        assert list(plain)[:2] == ["y0", "y0_std"]
+        stem = "z" if isinstance(model, km.KernelBayes) else "y"
+        assert list(plain)[:2] == [f"{stem}0", f"{stem}0_std"]
         one = law[1].to_frame()
         assert len(one) == 1
         assert list(one) == list(found)

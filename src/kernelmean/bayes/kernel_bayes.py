@@ -404,7 +404,8 @@ class KernelBayes(Saveable, BaseEstimator):
             signed = [laws[b].density(rows[b : b + 1], signed=True) for b in range(len(laws))]
             found = arrays.to_numpy(laws.proper(arrays.namespace(rows).stack(signed)))
         spread = arrays.to_numpy(self.points_).std(axis=0)
-        return float(np.mean(np.log(np.maximum(found, LOWEST / np.prod(spread)))))
+        least = LOWEST / np.prod(np.where(spread > 0, spread, 1.0))
+        return float(np.mean(np.log(np.maximum(found, least))))
 
     def summary(self) -> Summary:
         """The fit in words and numbers: pairs, kernels, regularisers without another prior."""
