@@ -6,7 +6,7 @@ import filter_oracles as dense
 import numpy as np
 import pandas as pd
 import pytest
-from filter_cases import volatility
+from filter_cases import quietly, volatility
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
@@ -332,7 +332,7 @@ def test_narrow_laws_have_more_nodes(tmp_path):
     rng = np.random.default_rng(0)
     Z = rng.uniform(-1, 1, (80, 2))
     law = StateLaw.of(Z, Z[:, ::-1] + 0.03 * rng.standard_normal(Z.shape))
-    points, sizes = nodes_of(law, Z, None, rng)
+    points, sizes = nodes_of(law, (law, Z), Z, None, False, rng)
     assert len(points) > 1_000
     assert sizes is None  # they are draws
     assert (np.abs(points) <= 1.5).all()
@@ -347,7 +347,7 @@ def test_nodes_of_wide_laws_of_the_plane_are_cells():
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((200, 2))
     law = StateLaw.of(Z, 0.7 * Z + 0.4 * rng.standard_normal(Z.shape))
-    points, sizes = nodes_of(law, Z, 500, rng)
+    points, sizes = nodes_of(law, (law, Z), Z, 500, False, rng)
     assert_array_equal(sizes, 1.0)
     assert 250 < len(points) <= 500
     assert all(len(np.unique(column.round(9))) == len(points) for column in points.T)
@@ -435,11 +435,34 @@ def test_a_walk_is_followed_far_beyond_its_training_range():
     found = model.filter(walk[:, None])
     assert np.mean((found.mean()[:, 0] - far) ** 2) < 1.0  # less than that of what is seen
     assert found.interval(0.9).upper[-1] > far[-1]
-    points, sizes = nodes_of(StateLaw.of(Z[:-1], Z[1:]), Z, 400, rng)
+    law = StateLaw.of(Z[:-1], Z[1:])
+    points, sizes = nodes_of(law, (law, X), Z, 400, False, rng)
     assert np.sum((points >= low) & (points <= high)) >= 199
     assert_allclose(sizes[5:60], sizes[5])
     assert sizes[5] > 3 * sizes[200]
     assert_allclose(sizes.sum(), points[-1] - points[0], rtol=0.02)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_a_sensor_finer_than_the_dynamics_has_finer_nodes(columns):
+    """Else observations would leave one node, and intervals have no width."""
+    rng = np.random.default_rng(3)
+    Z = np.zeros((500, columns))
+    for t in range(1, 500):
+        Z[t] = 0.8 * Z[t - 1] + 0.6 * rng.standard_normal(columns)
+    noise = {1: 0.01, 2: 0.1}[columns]
+    X = Z + noise * rng.standard_normal(Z.shape)
+    model = km.KernelBayesFilter(inference="densities").fit(X[:200], Z[:200])
+    coarse = km.KernelBayesFilter(inference="densities", max_active=300).fit(X[:200], Z[:200])
+    inside = (np.abs(Z[200:]) < np.abs(Z[:200]).max(axis=0)).all(axis=1)
+    off, narrow = [], []
+    for fitted in (model, coarse):
+        found = quietly(fitted.filter, X[200:])
+        off.append(np.mean((found.mean() - Z[200:])[inside] ** 2) / noise**2)
+        narrow.append(np.mean(np.ptp(found.interval(0.9), axis=0)[inside] < 1e-9))
+    assert len(model.points_) > len(coarse.points_)
+    assert off[0] < min(1.2, off[1])
+    assert narrow[0] < 0.01 < narrow[1]
 
 
 def test_a_constant_state_is_named():

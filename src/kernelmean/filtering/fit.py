@@ -81,6 +81,7 @@ class Plan:
     features: Any
     reg_smoother: float | None
     max_active: int | None
+    quick: bool = False  # densities on as many nodes as they can be judged by
 
     def learned(self, points_x, points, sequences: list[slice], names=(None, None)) -> Recursion:
         """The whole fit; `names` are those of the columns of X and Z."""
@@ -95,7 +96,7 @@ class Plan:
         if self.inference == "auto":
             tried = wide <= WIDE and not learns_from_pairs(self.features)
         else:  # states that vary smoothly, and nothing given that only the rule has
-            usual = Plan(None, "importance", "gaussian", *[None] * 7)
+            usual = Plan(None, "importance", "gaussian", *[None] * 7)  # type: ignore[arg-type]
             small = points.shape[0] <= MANY and wide <= NARROW
             tried = small and replace(self, max_active=None) == usual
             tried = tried and all(len(np.unique(z)) > len(z) / 2 for z in arrays.to_numpy(points).T)
@@ -116,7 +117,7 @@ class Plan:
         kernel_x = observed_kernel(self.kernel_x, points_x, points, names[0])
         kernel_z = state_kernel(self.kernel_z, points, names[1])
         pairs = consecutive(sequences)
-        return NodeMachine(points_x, points, pairs, kernel_x, kernel_z, self.max_active)
+        return NodeMachine(points_x, points, pairs, kernel_x, kernel_z, self.max_active, self.quick)
 
     @stage("observations and regularisers")
     def finish(self, draft: Dynamics, points_x, sequences: list[slice], names) -> Machine:

@@ -12,7 +12,7 @@ from ..core.sequences import check_sequences
 from ..core.threads import one_thread
 from .fit import Plan, tracking_error
 from .machine import Machine, Recursion
-from .nodes import NODES
+from .nodes import PLANE
 
 ENOUGH = 50  # rows of a stretch that a first look tracks, or half of it
 TRACKED = 1_000  # rows at most that a candidate has to track
@@ -20,7 +20,6 @@ JUDGED = 1_000  # and by which filters are judged, each half by what was learned
 FEW, FOLDS = 100, 3  # rows, up to which so many parts are held out in turn
 FEWEST = 12  # rows of the longest sequence, below which nothing can be judged
 AHEAD = 2.0  # standard errors, by which kernel Bayes' rule has to be nearer than densities
-PLANE = 2  # states, up to which half of the usual nodes are enough: of more they are too far apart
 BLOCK = 10  # rows whose errors are taken together, since neighbours share theirs
 NO_NEARER = 0.98  # share of the error of the mean, above which what is observed tells nothing
 
@@ -135,8 +134,7 @@ def learned(
     if not parts:
         return found, None, {}
     dense = replace(plan, inference="densities")
-    some = plan.max_active or (NODES // 2 if Z.shape[1] <= PLANE else NODES)
-    ways = {"kbr": plan.settled(found), "densities": replace(dense, max_active=some)}
+    ways = {"kbr": plan.settled(found), "densities": replace(dense, quick=True)}
     rows = compared(ways, parts)
     errors = {way: float(np.nan_to_num(off.mean(), nan=np.inf)) for way, off in rows.items()}
     off = rows["densities"] - rows["kbr"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -22,6 +23,10 @@ from .machine import Recursion, Step
 
 NODES, MOST = 1_000, 10_000  # of one column or wide laws; of several where laws are narrow
 PAIRS, REACHED = 1e6, 300  # so many may follow each other, and may follow each, at least
+PLANE = 2  # states, up to which half of the usual nodes are enough: of more they are too far apart
+SEEN = 2_000  # nodes of up to two columns at most where a sensor tells more than they do
+FINER_STILL = 2.0 ** -np.arange(0.5, 4, 0.5)  # how much narrower their cells may be then
+LOOKED = 200  # observations of which it is asked
 BEYOND = 2.0, 0.25  # of the range, on both sides, of nodes of one column and of several
 GOLDEN = (1 + 5**0.5) / 2
 SLANT = np.array([[GOLDEN, 1.0], [-1.0, GOLDEN]]) / (1 + GOLDEN**2) ** 0.5  # of a grid
@@ -30,9 +35,12 @@ STEPS = 20  # of the paths that they are drawn from
 TIMES, DRAWN = 8, 16_000  # draws of which one is kept, and all of them at most
 NOTHING = 1e-9  # of a row's largest transition
 FAR = 5.5  # standard deviations: what is there comes to nothing
-FEW = 3.0  # successors of a node: intervals of a chain on such nodes mean nothing
+FEW = 3.0  # successors of a node, or nodes that an observation leaves: intervals mean nothing then
 THIN = 0.25  # share of transitions below which the others are not kept
 ABSURD = 12.0  # log density below that of the most surprising training row, of a collapse
+
+
+Nodes = tuple[np.ndarray, np.ndarray | None]
 
 
 class NodeMachine(Recursion):
@@ -77,7 +85,9 @@ class NodeMachine(Recursion):
     middle_x: np.ndarray | float = 0.0
     middle: np.ndarray | float = 0.0
 
-    def __init__(self, X, Z, pairs, kernel_x: Kernel, kernel_z: Kernel, limit: int | None):
+    def __init__(
+        self, X, Z, pairs, kernel_x: Kernel, kernel_z: Kernel, limit: int | None, quick=False
+    ):
         """From observations and states, and the rows (earlier, later) of the transitions."""
         earlier, later = pairs
         self.kernel_x, self.kernel_z = kernel_x, kernel_z
@@ -88,7 +98,8 @@ class NodeMachine(Recursion):
         self.observing, self.standard = seeing.density, seeing.standard
         self.least = float(np.min(seeing.at(Z).log_density_of_pairs(X)))
         rng = np.random.default_rng(0)
-        points, sizes = nodes_of(moving, Z, limit, rng)
+        told = seeing, X[evenly(len(X), LOOKED)]
+        points, sizes = nodes_of(moving, told, Z, limit, quick, rng)
         if sizes is None:
             self.transition = among(moving.at(points), points)
             warn_of_few(self.transition)
@@ -158,21 +169,31 @@ class NodeMachine(Recursion):
 
 
 def nodes_of(
-    moving: StateLaw, Z: np.ndarray, limit: int | None, rng
-) -> tuple[np.ndarray, np.ndarray | None]:
+    moving: StateLaw,
+    told: tuple[StateLaw, np.ndarray],
+    Z: np.ndarray,
+    limit: int | None,
+    quick: bool,
+    rng,
+) -> Nodes:
     """The nodes and the sizes of their cells; None if they are draws.
 
     Of one column half of them are among the training states, a quarter further on either side. Of
     several they are where paths of a few steps from evenly spaced states go. Of draws one of
     several neighbours is kept, so that nodes are drawn from the same law but lie evenly.
+
+    Cells are smaller where observations, `told` with their law, would leave hardly more than one.
     """
-    low, high, n = Z.min(axis=0), Z.max(axis=0), limit or NODES
+    low, high = Z.min(axis=0), Z.max(axis=0)
+    n = limit or (NODES // 2 if quick and Z.shape[1] <= PLANE else NODES)
     further = BEYOND[Z.shape[1] > 1] * (high - low)
     box = low - further, high + further
     if Z.shape[1] == 1:
         ends = np.concatenate([box[0], low, high, box[1]])
-        points = np.interp(np.linspace(0.0, 1.0, n), [0.0, 0.25, 0.75, 1.0], ends)
-        return points[:, None], np.gradient(points)
+        counts = [n] if limit else range(n, SEEN + 1, n)
+        shares = (np.linspace(0.0, 1.0, count) for count in counts)
+        lines = (np.interp(share, [0.0, 0.25, 0.75, 1.0], ends) for share in shares)
+        return fine_enough(told, ((points[:, None], np.gradient(points)) for points in lines))
 
     def some(n: int) -> np.ndarray:
         at, found = Z[np.linspace(0, len(Z) - 1, -(-n // STEPS)).round().astype(int)], []
@@ -181,13 +202,32 @@ def nodes_of(
             found.append(at)
         return np.concatenate(found)[:n]
 
-    if limit is None and isinstance(moving.density, NormalErrors):
+    if not limit and not quick and isinstance(moving.density, NormalErrors):
         n = enough(moving, some(NODES // 4))
     points = some(max(n, min(TIMES * n, DRAWN)))
-    found = cells(points, moving.narrowest(Z), n) if Z.shape[1] == 2 else None
+    width = moving.narrowest(Z)
+    found = cells(points, width, n) if Z.shape[1] == 2 else None
     if found is None:
         return np.array(one_of_each(points, n, rng)), None
-    return found, np.ones(len(found))
+
+    def grids() -> Iterator[Nodes]:
+        yield found, np.ones(len(found))
+        draws = points if limit else some(DRAWN)
+        for part in () if limit else FINER_STILL:
+            if (finer := cells(draws, part * width, SEEN)) is not None:
+                yield finer, np.ones(len(finer))
+
+    return fine_enough(told, grids())
+
+
+def fine_enough(told: tuple[StateLaw, np.ndarray], tried: Iterator[Nodes]) -> Nodes:
+    """The first of these nodes of which half of the observations leave a few, or else the last."""
+    seeing, X = told
+    for points, sizes in tried:
+        left = chain_of(seeing.at(points).log_density(X).T, sizes)
+        if np.median(1.0 / (left * left).sum(axis=1)) >= FEW:
+            break
+    return points, sizes
 
 
 def enough(moving: StateLaw, few: np.ndarray) -> int:
