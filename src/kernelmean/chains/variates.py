@@ -49,11 +49,16 @@ class Variates(Saveable):
 
         Densities of rows in a plane have no bandwidth: the smaller, the likelier the rows.
         """
-        off = points - points[0]
-        off -= off.mean(axis=0)
-        left = np.diag(np.linalg.qr(off, mode="r")) ** 2
-        kept, d = left > TOLD * (off**2).sum(axis=0), off.shape[1]
-        return None if kept.all() else cls(None, np.zeros(d), np.eye(d)[:, kept])
+        left, kept = points - points[0], []
+        left -= left.mean(axis=0)
+        own = (left**2).sum(axis=0)
+        for j in range(left.shape[1]):
+            q = left[:, j]
+            if (size := q @ q) > TOLD * own[j]:
+                kept.append(j)
+                left = left - np.outer(q, q @ left / size)
+        whole = len(kept) == len(own)
+        return None if whole else cls(None, np.zeros(len(own)), np.eye(len(own))[:, kept])
 
     def __call__(self, points) -> Array:
         """s of every row, (n, m)."""

@@ -45,8 +45,8 @@ class FirstStage:
         self.roots = [_root(grid, r, n) for r in regs]
         self.exogenous: list[Array] = []  # the same of what these regressors tell
         if exogenous is not None:
-            half = exogenous.T @ grid.vectors
-            told = solves.EigenGrid.of((half * grid.values) @ half.T)
+            second = (grid.vectors * grid.values) @ grid.vectors.T
+            told = solves.EigenGrid.of(exogenous.T @ second @ exogenous)
             self.exogenous = [_root(told, r, n) @ exogenous.T for r in regs]
 
     def rows(self, Phi, Theta, own: bool, wholly: bool = False) -> Array:

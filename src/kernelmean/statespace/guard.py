@@ -87,7 +87,10 @@ class LinearGuard:
 def _log_noise(table: np.ndarray, off: np.ndarray) -> np.ndarray:
     """log g, between the entries of its table: never zero, however far."""
     logs = np.log(table + FAR * np.exp(-0.5 * (GRID / WIDE) ** 2))
-    inside, beyond = np.interp(off, GRID, logs), np.abs(off) > GRID[-1]
+    place = np.clip((off - GRID[0]) * (BINS / (2 * SPAN)), 0.0, BINS - 1)
+    left = np.minimum(place.astype(np.intp), BINS - 2)
+    inside = logs[left] + (place - left) * np.diff(logs)[left]
+    beyond = np.abs(off) > GRID[-1]
     if beyond.any():
         inside[beyond] = np.log(FAR) - 0.5 * (off[beyond] / WIDE) ** 2
     return inside - np.log1p(FAR * WIDE * np.sqrt(2 * np.pi))
