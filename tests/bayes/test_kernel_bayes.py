@@ -1282,10 +1282,10 @@ class TestFewPairs:
         assert_array_equal(law.extrapolated, [False])
 
     def test_laws_go_over_continuously(self, rule):
-        grid = np.linspace(1.5, 8.0, 20_000)[:, None]
+        grid = np.linspace(1.5, 8.0, 2_000)[:, None]
         mean = lone_pair(rule).posterior(grid).mean()[:, 0]
         assert np.ptp(mean) > 0.3
-        assert np.abs(np.diff(mean)).max() < 0.005
+        assert np.abs(np.diff(mean)).max() < 0.05
 
     def test_weights_are_those_of_the_formula_where_reg_is_given(self, rule):
         model = lone_pair(rule).set_params(reg=1e-3)
@@ -1350,11 +1350,11 @@ class TestScore:
 
 @pytest.mark.parametrize("rule", ["importance", "density"])
 def test_frames_of_latents_without_names_say_z(rule):
-    Z = np.random.default_rng(0).normal(size=(60, 2))
+    Z = np.random.default_rng(0).normal(size=(20, 2))
     X = Z + 0.1
     frame = km.KernelBayes(rule).fit(X, Z).posterior(X[:3]).to_frame()
     assert [name for name in frame if "_" not in name][:2] == ["z0", "z1"]
-    frame = km.KernelBayes(rule).fit(X, Z[:, 0]).posterior(X[:3], Z[:30, 0]).to_frame()
+    frame = km.KernelBayes(rule).fit(X, Z[:, 0]).posterior(X[:3], Z[:10, 0]).to_frame()
     assert "z_lower" in frame
 
 

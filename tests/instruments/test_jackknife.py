@@ -820,7 +820,6 @@ def odd() -> dict[str, tuple]:
     wide = rng.normal(size=(30, 50))
     return {
         "more columns than rows": (wide, wide[:, 0], wide + rng.normal(size=wide.shape)),
-        "rows four times": tuple(np.repeat(a[:20], 4, axis=0) for a in (X, y, Z)),
         "instruments of nothing": (X, y, rng.normal(size=Z.shape)),
         "one binary instrument": (X, y, binary),
         "binary regressor": ((X > 0).astype(float), y, Z),
@@ -853,6 +852,17 @@ def test_odd_data(case, split, trend):
     X, y, Z, C, kernel = (*odd()[case], None, None)[:5]
     kernels = {} if kernel is None else {"kernel_x": kernel, "kernel_z": kernel}
     sound(X, y, Z, C, split=split, trend=trend, **kernels)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize(("split", "trend"), [("loo", "auto"), (3, 2), (0.5, 1)])
+def test_rows_that_are_there_four_times_count_once(split, trend):
+    few = [a[:20] for a in curve(80)]
+    asked = {"split": split, "trend": trend, "random_state": 0}
+    with pytest.warns(km.NumericalWarning, match="60 of 80 rows are copies"):
+        iv = km.KernelIV(**asked).fit(*(np.repeat(a, 4, axis=0) for a in few))
+    assert_allclose(iv.predict(few[0]), sound(*few, **asked).predict(few[0]), rtol=1e-6)
 
 
 @pytest.mark.usefixtures("short_searches")

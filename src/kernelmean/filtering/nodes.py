@@ -24,9 +24,9 @@ from .machine import Recursion, Step
 NODES, MOST = 1_000, 10_000  # of one column or wide laws; of several where laws are narrow
 PAIRS, REACHED = 1e6, 300  # so many may follow each other, and may follow each, at least
 PLANE = 2  # states, up to which half of the usual nodes are enough: of more they are too far apart
-SEEN = 2_000  # nodes of up to two columns at most where a sensor tells more than they do
+SEEN = 1_500  # cells of the plane at most where a sensor tells more than usual ones do
 FINER_STILL = 2.0 ** -np.arange(0.5, 4, 0.5)  # how much narrower their cells may be then
-LOOKED = 200  # observations of which it is asked
+LOOKED = 100  # observations of which it is asked
 BEYOND = 2.0, 0.25  # of the range, on both sides, of nodes of one column and of several
 GOLDEN = (1 + 5**0.5) / 2
 SLANT = np.array([[GOLDEN, 1.0], [-1.0, GOLDEN]]) / (1 + GOLDEN**2) ** 0.5  # of a grid
@@ -190,10 +190,8 @@ def nodes_of(
     box = low - further, high + further
     if Z.shape[1] == 1:
         ends = np.concatenate([box[0], low, high, box[1]])
-        counts = [n] if limit else range(n, SEEN + 1, n)
-        shares = (np.linspace(0.0, 1.0, count) for count in counts)
-        lines = (np.interp(share, [0.0, 0.25, 0.75, 1.0], ends) for share in shares)
-        return fine_enough(told, ((points[:, None], np.gradient(points)) for points in lines))
+        points = np.interp(np.linspace(0.0, 1.0, n), [0.0, 0.25, 0.75, 1.0], ends)
+        return points[:, None], np.gradient(points)
 
     def some(n: int) -> np.ndarray:
         at, found = Z[np.linspace(0, len(Z) - 1, -(-n // STEPS)).round().astype(int)], []
@@ -214,8 +212,9 @@ def nodes_of(
         yield found, np.ones(len(found))
         draws = points if limit else some(DRAWN)
         for part in () if limit else FINER_STILL:
-            if (finer := cells(draws, part * width, SEEN)) is not None:
-                yield finer, np.ones(len(finer))
+            if (finer := cells(draws, part * width, SEEN)) is None:
+                return
+            yield finer, np.ones(len(finer))
 
     return fine_enough(told, grids())
 

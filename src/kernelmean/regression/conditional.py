@@ -341,7 +341,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
             second, cross, means = (
                 own - x[:, None] * mean for own, mean in ((second, x), (cross, y), (means, t))
             )
-        self._sums, loss = (moments.n, second, cross), self.leave_one_out()
+        self._sums = moments.n, second, cross  # that the loss is of
+        loss = self.leave_one_out()
         self.reg_, value = loss.best() if self.reg is None else (float(self.reg), loss(self.reg))
         self.loo_score_ = value * moments.n / Phi.shape[0]  # a mean over the rows looked at
         self._ridge = solves.ridge(second, self.reg_)
