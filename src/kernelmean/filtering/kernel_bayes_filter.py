@@ -78,15 +78,16 @@ class KernelBayesFilter(Saveable, BaseEstimator):
     max_active : int, optional
         Most training rows that an update of the importance rule touches; more are thinned by
         systematic sampling. None keeps all. Of densities: nodes; None is 1,000, or up to 10,000
-        where there are several states and little noise; 500 unasked, of one state or two.
+        where there are several states and little noise; 500 unasked, of one state or two, or up
+        to 1,500 of two where observations tell more than so many nodes can.
     inference : {"kbr", "densities", "auto"}, optional
         Kernel Bayes' rule, or Bayes' rule with two learned laws, p(z_t | z_{t−1}) and p(x_t | z_t),
         on weights of nodes (MATH §13.8): normal laws or densities around Gaussian processes, of two
         states, where they go round, with their directions from the mean. They are nearer to the
         exact filter and much nearer to the exact smoother, and take longer to learn; they choose
         everything themselves (`rule` and the regularisers are not used), need NumPy arrays, and
-        cannot be supervised. "auto" takes densities unless the rule tracks
-        training rows held out with clearly less error. None is "auto" with half of the nodes,
+        cannot be supervised. "auto" takes densities unless the rule tracks training rows held out
+        with clearly less error. None is "auto" with half of the nodes,
         where that takes seconds (of two states, up to two for 500 rows): up to 5,000 rows
         of ten columns in all; beyond, and where kernels, features, regularisers or `rule` are
         given, or states repeat, it is "kbr". Supervised, it is the rule.
