@@ -210,8 +210,10 @@ def nodes_of(
 
     def grids() -> Iterator[Nodes]:
         yield found, np.ones(len(found))
-        draws = points if limit else some(DRAWN)
-        for part in () if limit else FINER_STILL:
+        if limit:
+            return
+        draws = some(DRAWN)
+        for part in FINER_STILL:
             if (finer := cells(draws, part * width, SEEN)) is None:
                 return
             yield finer, np.ones(len(finer))
