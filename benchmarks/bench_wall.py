@@ -6,7 +6,7 @@ Every job runs ours, ours with one BLAS thread, and the peers, one after the oth
 `--runs` says, each time on another seed; medians are printed, and means of the errors. `--against`
 adds ours from the src folder of another checkout. `--quick` leaves out what takes over ten seconds,
 and runs once. `--at-once` starts as many processes at a time, as joblib or pytest-xdist would, and
-says how much longer they take than the cores would need. Figures are kept in benchmarks/history,
+says how much longer they take than the cores would need one after the other, a process a core. Figures are kept in benchmarks/history,
 one file a commit, from which the docs draw their page on speed.
 """
 
@@ -38,9 +38,11 @@ CROWDED = ["KernelIV, sigmoid, 5,000", "ConditionalDensity, 1,000 x 1", "KernelH
 
 
 # ---------------------------------------------------------------- in the fresh process
-def child(name: str, way: str, seed: int, waits: bool) -> None:
+def child(name: str, way: str, seed: int, waits: bool, one_core: bool) -> None:
     """Wall and processor seconds, the memory added at most, and the error, as JSON."""
     warnings.simplefilter("ignore")
+    if one_core:  # one BLAS thread would leave the library its own two
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     job = JOBS[name]
     data = job.data(seed)
     work = job.peers.get(way, job.ours)(data)
@@ -60,19 +62,19 @@ def _processor() -> float:
 
 
 # ---------------------------------------------------------------- outside
-def run(name: str, way: str, seed: int, source: Path = SOURCE) -> dict:
-    return finish(start(name, way, seed, source))
+def run(name: str, way: str, seed: int, source: Path = SOURCE, *how: str) -> dict:
+    return finish(start(name, way, seed, source, *how))
 
 
 def start(
-    name: str, way: str, seed: int, source: Path = SOURCE, *waits: str
+    name: str, way: str, seed: int, source: Path = SOURCE, *how: str
 ) -> subprocess.Popen[str]:
     compile_dir(source, quiet=2)  # as pip does, which a checkout without bytecode would pay for
     environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
     environment["PYTHONPATH"] = str(source)
     if way == ALONE:
         environment["OMP_NUM_THREADS"] = "1"
-    command = [sys.executable, str(HERE), "--child", name, way, str(seed), *waits]
+    command = [sys.executable, str(HERE), "--child", name, way, str(seed), *how]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     return subprocess.Popen(command, env=environment, text=True, **pipes)
 
@@ -135,7 +137,10 @@ def crowd(count: int, runs: int) -> list[dict]:
     )
     rows = []
     for name in CROWDED:
-        both = [(run(name, ALONE, SEED)["wall"], slowest(name, count)) for _ in range(runs)]
+        both = [
+            (run(name, ALONE, SEED, SOURCE, "--one-core")["wall"], slowest(name, count))
+            for _ in range(runs)
+        ]
         alone, together = map(median, zip(*both, strict=True))
         ideal = alone * max(1, count / (os.cpu_count() or 1))
         table.row(name, alone, together, together / ideal)
@@ -172,6 +177,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--wait", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--one-core", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true", help="the short jobs, once")
     parser.add_argument(
         "--only", nargs="+", default=[""], help="jobs whose names hold one of these"
@@ -182,7 +188,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.child:
         name, way, seed = options.child
-        child(name, way, int(seed), options.wait)
+        child(name, way, int(seed), options.wait, options.one_core)
         return
     skipped = LONG if options.quick else set()
     names = [n for n in JOBS if n not in skipped and any(part in n for part in options.only)]

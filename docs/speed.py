@@ -46,7 +46,7 @@ def table(history: list[dict]) -> str:
             lines.append(f"| {name} | {way} | {figures} | {error} | {last['commit']} |")
     crowds = [crowd for measured in history for crowd in measured["at_once"]]
     if crowds:
-        lines += ["", "| at once | processes | one alone, s | all, s |", "|---|--:|--:|--:|"]
+        lines += ["", "| at once | processes | one on one core, s | all, s |", "|---|--:|--:|--:|"]
         lines += [
             f"| {c['job']} | {c['at_once']} | {c['alone']:.2f} | {c['all']:.2f} |" for c in crowds
         ]
