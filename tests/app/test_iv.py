@@ -16,6 +16,7 @@ import kernelmean as km
 from kernelmean.app import files, main
 from kernelmean.app.commands.iv import (
     COMMAND,
+    TRENDS,
     Analysis,
     FirstStage,
     Settings,
@@ -25,7 +26,6 @@ from kernelmean.app.commands.iv import (
     parts,
     read_kernel,
     read_split,
-    read_trend,
     report,
     warnings_of,
 )
@@ -194,7 +194,7 @@ def test_other_settings(run, csv, options, words):
 
 def test_settings_in_words():
     assert [read_split(t) for t in ("loo", "samples", "0.25", "5")] == ["loo", "samples", 0.25, 5]
-    assert [read_trend(t) for t in ("auto", "none", "0", "2")] == ["auto", None, 0, 2]
+    assert [TRENDS[t] for t in ("auto", "none", "0", "2")] == ["auto", None, 0, 2]
     assert read_kernel("matern") == "matern"
     assert read_kernel("linear") == {"*": "linear"}
     assert read_kernel('"a,b"=category, *=linear') == {"a,b": "category", "*": "linear"}

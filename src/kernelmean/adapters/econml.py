@@ -4,10 +4,8 @@ EconML itself is not needed. What it writes Y, T, X, W, Z is here: outcome, endo
 effect modifiers, controls, instruments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
@@ -58,7 +56,7 @@ class KernelIVEffect(Saveable):
         self.parameters = parameters
         KernelIV(**parameters)  # refuses a name that is not one of its parameters
 
-    def fit(self, Y, T, X=None, *, Z=None, W=None) -> KernelIVEffect:
+    def fit(self, Y, T, X=None, *, Z=None, W=None) -> Self:
         """Estimate the structural function.
 
         Parameters

@@ -60,7 +60,7 @@ def typed(say: Texts, name: str, read: Callable[[str], Any], word: str = "TEXT")
 
     def parser(text: str) -> Any:
         try:
-            return read(text)
+            return read(str(text))  # a default may be a number
         except (ValueError, KeyError) as err:
             needed = say("needed", name, kernels=", ".join(KernelName))
             raise UserError(f"{name} is {text!r}; {needed} needed") from err
@@ -94,16 +94,10 @@ class Talk:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Writing(Talk):
-    """The options of commands that write files."""
+class Answering(Talk):
+    """The options of commands that learn something, and write what they found."""
 
     out: Annotated[Path, option(SAY, "--out")] = HERE
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answering(Writing):
-    """The options of commands that learn something."""
-
     seed: Annotated[int, option(SAY, "--seed", min=0, max=2**32 - 1)] = 0
     level: Annotated[float, typed(SAY, "--level", read_level, "SHARE")] = 0.95
 

@@ -11,9 +11,11 @@ from .style import legend_above, literal, time_axis
 
 
 class Display:
-    """A picture of values on one pair of axes, which a subclass draws."""
+    """A picture of values, which a subclass draws: on one pair of axes, or on several."""
 
     ax_: Any = None
+    axes_: Any = None
+    _draw: Callable[..., Any]
 
     def plot(self, ax=None) -> Self:
         """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
@@ -21,17 +23,8 @@ class Display:
         self._draw(self.ax_)
         return self
 
-    def _draw(self, ax) -> None:
-        raise NotImplementedError
 
-
-class PanelDisplay:
-    """A picture of values on several pairs of axes, `axes_` once drawn."""
-
-    axes_: Any = None
-
-
-class TimePanels(PanelDisplay):
+class TimePanels(Display):
     """Panels below each other over the same times, one for each of `names` and perhaps more."""
 
     times: np.ndarray

@@ -11,7 +11,7 @@ from ..core.arrays import to_numpy
 from ..core.checks import as_points, check_column, check_columns, check_count, check_lengths
 from ..core.labels import Labels
 from ..densities.conditional_density import ConditionalDensity
-from .base import Display, PanelDisplay, along, new_axes, panels
+from .base import Display, along, new_axes, panels
 from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, literal, shade
 
 TAILS = (0.005, 0.995)  # quantiles between which densities are drawn
@@ -241,7 +241,7 @@ class DensityMapDisplay(Display):
 
 
 @dataclass
-class DensityContourDisplay(PanelDisplay):
+class DensityContourDisplay(Display):
     """p(y₁, y₂ | x) at a few x, a panel each: smallest regions of given probabilities.
 
     Attributes

@@ -1,9 +1,8 @@
 """Hidden Markov models: how many states, what they emit, and when each of them held."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -15,7 +14,7 @@ from ..core.arrays import like, to_numpy
 from ..core.checks import as_points, check_column, check_count
 from ..core.sequences import check_sequences
 from ..hmm.kernel_hmm import KernelHMM
-from .base import Display, PanelDisplay, TimePanels, as_times, panels
+from .base import Display, TimePanels, as_times, panels
 from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, in_legend, literal
 
 STATES = (CURVE, "#e69138", "#6aa84f", "#a61c00", "#8e7cc3", "#45818e", "#f1c232", "#741b47")
@@ -63,25 +62,24 @@ class SpectrumDisplay(Display):
     name: str
 
     @classmethod
-    def from_estimator(cls, estimator: KernelHMM) -> SpectrumDisplay:
+    def from_estimator(cls, estimator: KernelHMM) -> Self:
         """Show how the estimator chose its number of states, or the one that it was given."""
         check_is_fitted(estimator)
         given = Order(estimator.n_components_, "given", estimator.singular_values_)
         return cls.from_order(given if estimator.order_ is None else estimator.order_)
 
     @classmethod
-    def from_order(cls, order: Order) -> SpectrumDisplay:
+    def from_order(cls, order: Order) -> Self:
         """Show what `estimate_order` found."""
         if order.scores:
             numbers, values = (np.array(part) for part in zip(*order.scores.items(), strict=True))
             return cls(numbers, values, int(order), None, "held-out log-likelihood of a row")
         if len(order.correlations):
-            values = order.correlations[: NUMBERS - 1]
-            numbers = np.arange(2, len(values) + 2)
-            return cls(numbers, values, int(order), order.threshold, "canonical correlation")
-        values = np.asarray(order.singular_values)[:NUMBERS]
-        numbers = np.arange(1, len(values) + 1)
-        return cls(numbers, values, int(order), order.threshold, "singular value")
+            least, values, name = 2, order.correlations[: NUMBERS - 1], "canonical correlation"
+        else:
+            least, values, name = 1, np.asarray(order.singular_values)[:NUMBERS], "singular value"
+        numbers = np.arange(least, least + len(values))
+        return cls(numbers, values, int(order), order.threshold, name)
 
     def _draw(self, ax) -> None:
         likelihood = self.name.startswith("held-out")
@@ -146,7 +144,7 @@ class RegimeDisplay(TimePanels):
         lengths=None,
         inputs=None,
         labels: Sequence[str] | None = None,
-    ) -> RegimeDisplay:
+    ) -> Self:
         """Probabilities of the states at the rows of `X`.
 
         Parameters
@@ -175,7 +173,7 @@ class RegimeDisplay(TimePanels):
         times, sequences = as_times(times, n), check_sequences(lengths, n)
         return cls(times, probabilities, series, names, state_names(estimator, labels), sequences)
 
-    def plot(self, ax=None) -> RegimeDisplay:
+    def plot(self, ax=None) -> Self:
         """Draw a panel for each column and one for the probabilities; returns self.
 
         Parameters
@@ -261,7 +259,7 @@ class EmissionDisplay(Display):
         n_grid: int = 400,
         lengths=None,
         inputs=None,
-    ) -> EmissionDisplay:
+    ) -> Self:
         """Densities of one column in each state.
 
         Parameters
@@ -311,7 +309,7 @@ class EmissionDisplay(Display):
 
 
 @dataclass
-class EmissionImageDisplay(PanelDisplay):
+class EmissionImageDisplay(Display):
     """The mean of what each hidden state emits, as images.
 
     Attributes
@@ -340,7 +338,7 @@ class EmissionImageDisplay(PanelDisplay):
         shape: tuple[int, int],
         *,
         labels: Sequence[str] | None = None,
-    ) -> EmissionImageDisplay:
+    ) -> Self:
         """Means of the emission laws.
 
         Parameters
@@ -360,7 +358,7 @@ class EmissionImageDisplay(PanelDisplay):
             )
         return cls(means.reshape(-1, *shape), state_names(estimator, labels))
 
-    def plot(self, ax=None) -> EmissionImageDisplay:
+    def plot(self, ax=None) -> Self:
         """Draw one panel per state; returns self, with `axes_` set.
 
         Parameters
@@ -402,7 +400,7 @@ class HistoryDisplay(Display):
     converged: bool
 
     @classmethod
-    def from_estimator(cls, estimator: KernelHMM) -> HistoryDisplay:
+    def from_estimator(cls, estimator: KernelHMM) -> Self:
         """Show how the estimator was learned."""
         check_is_fitted(estimator)
         if not len(estimator.history_):

@@ -1,11 +1,9 @@
 """States followed over time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -107,7 +105,7 @@ class TrackDisplay(_Followed, TimePanels):
         level: float = 0.95,
         times=None,
         lengths=None,
-    ) -> TrackDisplay:
+    ) -> Self:
         """Show what `KernelBayesFilter.filter` or `smooth` returned.
 
         Parameters
@@ -133,7 +131,7 @@ class TrackDisplay(_Followed, TimePanels):
         beside = {"truth": _beside(truth, "truth", n, d), "observations": seen}
         return cls._of(result, level, times, lengths, **track, **beside)
 
-    def plot(self, ax=None, *, label: str = "mean") -> TrackDisplay:
+    def plot(self, ax=None, *, label: str = "mean") -> Self:
         """Draw one panel per state; returns self, with `axes_` set.
 
         Parameters
@@ -204,7 +202,7 @@ class SpreadDisplay(_Followed, Display):
     @classmethod
     def from_result(
         cls, result: FilterResult, truth=None, *, level: float = 0.95, times=None, lengths=None
-    ) -> SpreadDisplay:
+    ) -> Self:
         """Show the spread of what `KernelBayesFilter.filter` or `smooth` returned.
 
         Parameters
@@ -221,7 +219,7 @@ class SpreadDisplay(_Followed, Display):
         spread = {"width": upper - lower, "reference": high - low, "missed": missed}
         return cls._of(result, level, times, lengths, **spread)
 
-    def plot(self, ax=None, *, label: str | None = None, **line) -> SpreadDisplay:
+    def plot(self, ax=None, *, label: str | None = None, **line) -> Self:
         """Draw on `ax` (a new one when left out); returns self, with `ax_` set.
 
         Parameters

@@ -32,6 +32,7 @@ LEVELS = (0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95)
 FEW = 10  # different values of the instruments
 DRAWN_ALONG = 4  # pictures of an effect
 PREDICTION, PLAIN = "prediction", "plain_ridge"  # columns of predictions.csv
+TRENDS = {"auto": "auto", "none": None, **{str(k): k for k in range(11)}}  # by what is typed
 LOW, HIGH = "prediction_lower", "prediction_upper"
 
 
@@ -55,12 +56,6 @@ def read_kernel(text: str) -> str | dict[str, str]:
     return pairs
 
 
-def read_trend(text: str) -> str | int | None:
-    """`--trend`: auto, none or a degree."""
-    degrees = {str(degree): degree for degree in range(11)}
-    return {"auto": "auto", "none": None, **degrees}[text]
-
-
 @dataclass(frozen=True)
 class Settings(Shared):
     """Which columns play which part, and how the model is fitted."""
@@ -72,7 +67,7 @@ class Settings(Shared):
     formula: Annotated[str | None, option(SAY, "--formula")] = None
     kernel: Annotated[Any, typed(SAY, "--kernel", read_kernel, "KERNEL")] = "gaussian"
     split: Annotated[Any, typed(SAY, "--split", read_split, "SPLIT")] = "loo"
-    trend: Annotated[Any, typed(SAY, "--trend", read_trend, "DEGREE")] = "auto"
+    trend: Annotated[Any, typed(SAY, "--trend", TRENDS.__getitem__, "DEGREE")] = "auto"
     tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
     say = SAY
 
