@@ -14,7 +14,7 @@ from ..core.arrays import like, to_numpy
 from ..core.checks import as_points, check_column, check_count
 from ..core.sequences import check_sequences
 from ..hmm.kernel_hmm import KernelHMM
-from .base import Display, TimePanels, as_times, panels
+from .base import Display, PanelDisplay, TimePanels, as_times, panels
 from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, in_legend, literal
 
 STATES = (CURVE, "#e69138", "#6aa84f", "#a61c00", "#8e7cc3", "#45818e", "#f1c232", "#741b47")
@@ -132,6 +132,7 @@ class RegimeDisplay(TimePanels):
     names: list[str]
     labels: list[str]
     sequences: list[slice]
+    each, more = "one per column and one for the probabilities", 1
 
     @classmethod
     def from_estimator(
@@ -173,22 +174,11 @@ class RegimeDisplay(TimePanels):
         times, sequences = as_times(times, n), check_sequences(lengths, n)
         return cls(times, probabilities, series, names, state_names(estimator, labels), sequences)
 
-    def plot(self, ax=None) -> Self:
-        """Draw a panel for each column and one for the probabilities; returns self.
-
-        Parameters
-        ----------
-        ax : Axes or array of Axes, optional
-            As many as `axes_` then has; new ones when left out.
-        """
-        count = len(self.names) + 1
-        axes = panels(ax, count, "one per column and one for the probabilities")
-        self._draw_probabilities(axes[-1])
-        for panel in axes:
-            panel.margins(x=0)
-        return self._over_time(axes, self._draw_series)
-
-    def _draw_series(self, axes, j: int) -> None:
+    def _draw(self, axes, j: int) -> None:
+        axes.margins(x=0)
+        if j == len(self.names):
+            self._draw_probabilities(axes)
+            return
         many = len(self.times) > DRAWN  # as a picture, or the file would be large
         for s in self.sequences:
             line = {"color": DATA, "lw": 0.5, "alpha": 0.6, "rasterized": many}
@@ -309,7 +299,7 @@ class EmissionDisplay(Display):
 
 
 @dataclass
-class EmissionImageDisplay(Display):
+class EmissionImageDisplay(PanelDisplay):
     """The mean of what each hidden state emits, as images.
 
     Attributes

@@ -1,7 +1,6 @@
 """State-space models: their forecasts, the laws they have learned, and how they learned them."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Self
 
 import numpy as np
@@ -13,7 +12,7 @@ from ..core.sequences import check_sequences
 from ..embedding.embedding import MeanEmbedding
 from ..statespace.kernel_state_space import KernelStateSpace
 from ..statespace.results import latent_names
-from .base import Display, TimePanels, as_times, fan, panels, times_ahead
+from .base import Display, PanelDisplay, TimePanels, as_times, fan, panels, times_ahead
 from .regimes import HistoryDisplay, densities_along
 from .style import CURVE, DATA, PLAIN, literal, shade
 
@@ -28,7 +27,7 @@ class ForecastDisplay(TimePanels):
     """A series with its one-step forecasts, and what comes after its end.
 
     One panel per column. Each row has the mean and the central interval that the rows before it
-    say; after the end, a fan of two intervals.
+    say; after the end, a fan of two intervals. `plot(label=…)` says what the means are called.
 
     Attributes
     ----------
@@ -108,20 +107,7 @@ class ForecastDisplay(TimePanels):
         mean, lower, upper = map(to_numpy, told)
         return cls(times, series, mean, lower, upper, later, ahead, names, level, sequences)
 
-    def plot(self, ax=None, *, label: str = "forecast one row ahead") -> Self:
-        """Draw one panel per column; returns self, with `axes_` set.
-
-        Parameters
-        ----------
-        ax : Axes or array of Axes, optional
-            As many as there are columns; new ones when left out.
-        label : str
-            What the means are called in the legend.
-        """
-        axes = panels(ax, len(self.names), "one per column")
-        return self._over_time(axes, partial(self._draw, label=label))
-
-    def _draw(self, axes, j: int, label: str) -> None:
+    def _draw(self, axes, j: int, label: str = "forecast one row ahead") -> None:
         band = {"color": CURVE, "alpha": 0.15, "lw": 0, "label": f"{100 * self.level:g}% interval"}
         dots = {"color": DATA, "ms": 3.5, "mew": 0, "lw": 0.8, "label": "observed"}
         for s in self.sequences:
@@ -297,7 +283,7 @@ def _along_latent(
 
 
 @dataclass
-class TraceDisplay(Display):
+class TraceDisplay(PanelDisplay):
     """How a state-space model was learned: the loss of the moments, and how EM climbed from there.
 
     Attributes

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,7 +10,7 @@ from ..core.arrays import to_numpy
 from ..core.checks import as_floats, check_lengths
 from ..core.sequences import check_sequences
 from ..filtering.results import FilterResult
-from .base import Display, TimePanels, as_times, new_axes, panels
+from .base import Display, TimePanels, as_times
 from .style import CURVE, DATA, GAP, PLAIN, TRUTH, in_legend, legend_above, time_axis
 
 
@@ -65,7 +64,8 @@ class TrackDisplay(_Followed, TimePanels):
     """A state followed over time: mean and interval at each step, one panel per state.
 
     Shaded columns are steps without news: missing observations, and (marked ×) observations
-    unlike any seen in training. In both the prediction is shown.
+    unlike any seen in training. In both the prediction is shown. `plot(label=…)` says what the
+    means are called in the legend.
 
     Attributes
     ----------
@@ -94,6 +94,7 @@ class TrackDisplay(_Followed, TimePanels):
     upper: np.ndarray
     truth: np.ndarray | None = None
     observations: np.ndarray | None = None
+    each = "one per state"
 
     @classmethod
     def from_result(
@@ -131,20 +132,7 @@ class TrackDisplay(_Followed, TimePanels):
         beside = {"truth": _beside(truth, "truth", n, d), "observations": seen}
         return cls._of(result, level, times, lengths, **track, **beside)
 
-    def plot(self, ax=None, *, label: str = "mean") -> Self:
-        """Draw one panel per state; returns self, with `axes_` set.
-
-        Parameters
-        ----------
-        ax : Axes or array of Axes, optional
-            As many as there are states; new ones when left out.
-        label : str
-            What the line is called in the legend.
-        """
-        axes = panels(ax, len(self.names), "one per state")
-        return self._over_time(axes, partial(self._draw, label=label))
-
-    def _draw(self, axes, j: int, label: str) -> None:
+    def _draw(self, axes, j: int, label: str = "mean") -> None:
         self._shade_gaps(axes)
         if self.observations is not None:
             columns = self.observations if len(self.names) == 1 else self.observations[:, [j]]
@@ -170,7 +158,8 @@ class SpreadDisplay(_Followed, Display):
 
     Drawn as a share of the width of the same interval over all training states, so that states
     in different units share a panel: near 0 the state is known, at 1 the observations so far
-    have told nothing.
+    have told nothing. `plot(label=…)` puts a word before the names of the states in the legend;
+    other keywords are passed on to `Axes.plot`.
 
     Attributes
     ----------
@@ -219,18 +208,7 @@ class SpreadDisplay(_Followed, Display):
         spread = {"width": upper - lower, "reference": high - low, "missed": missed}
         return cls._of(result, level, times, lengths, **spread)
 
-    def plot(self, ax=None, *, label: str | None = None, **line) -> Self:
-        """Draw on `ax` (a new one when left out); returns self, with `ax_` set.
-
-        Parameters
-        ----------
-        ax : Axes, optional
-        label : str, optional
-            Put before the names of the states in the legend.
-        **line
-            Passed on to `Axes.plot`.
-        """
-        self.ax_ = ax = new_axes(ax)
+    def _draw(self, ax, label: str | None = None, **line) -> None:
         self._shade_gaps(ax)
         # a constant state has no width to compare with
         shares = self.width / np.where(self.reference > 0, self.reference, 1.0)
@@ -247,7 +225,6 @@ class SpreadDisplay(_Followed, Display):
         time_axis(ax, self.times)
         ax.set_ylim(bottom=0)
         legend_above(ax)
-        return self
 
 
 def _edges(times: np.ndarray) -> np.ndarray:
