@@ -1,12 +1,10 @@
 """`kernelmean ssm`: a series forecast by a state-space model learned from it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -106,7 +104,7 @@ class Trial:
     upper: np.ndarray
 
     @classmethod
-    def of(cls, settings: Settings, rows: Rows) -> Trial | None:
+    def of(cls, settings: Settings, rows: Rows) -> Self | None:
         """Learn from the first rows of each sequence; None where they are too few."""
         frame, lengths, whole = rows.frame, rows.lengths, rows.whole
         held = ends(lengths)
