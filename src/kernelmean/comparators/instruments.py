@@ -96,8 +96,6 @@ class _Comparator(RegressorMixin, BaseEstimator):
         return self._predict(arrays.to_numpy(points))
 
     def _instruments(self, Z, n: int) -> np.ndarray:
-        if Z is None:
-            raise ValueError(f"Z is None; {type(self).__name__} needs instruments")
         return arrays.to_numpy(checks.as_points(Z, "Z", n=n))
 
 

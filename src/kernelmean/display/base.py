@@ -25,7 +25,7 @@ class Display:
         **how
             What the class says of `plot`.
         """
-        self.ax_ = new_axes(ax)
+        self.ax_ = panels(None, 1, "", size=(6, 4))[0] if ax is None else ax
         self._draw(self.ax_, **how)
         return self
 
@@ -62,11 +62,6 @@ class TimePanels(PanelDisplay):
         time_axis(axes[-1], self.times)
         legend_above(axes[0])
         return self
-
-
-def new_axes(ax) -> Any:
-    """The axes given, or those of a new picture."""
-    return panels(None, 1, "", size=(6, 4))[0] if ax is None else ax
 
 
 def panels(

@@ -115,9 +115,7 @@ class StructuralCurveDisplay(Display):
 
 def _data(estimator: KernelIV, X, y, C) -> tuple[np.ndarray, np.ndarray]:
     """Regressors and outcomes: those given, or those that the estimator keeps."""
-    if X is None:
-        if y is not None:
-            raise ValueError("X is None, but y is given; both or neither are needed")
+    if X is None and y is None:
         points, _, outcome = estimator.sample_
         return to_numpy(points), to_numpy(outcome)
     if y is None and estimator.design_ is not None:

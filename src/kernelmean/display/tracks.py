@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ..core.arrays import to_numpy
-from ..core.checks import as_floats, check_lengths
+from ..core.checks import as_points, check_columns, check_lengths
 from ..core.sequences import check_sequences
 from ..filtering.results import FilterResult
 from .base import Display, TimePanels, as_times
@@ -125,9 +125,7 @@ class TrackDisplay(_Followed, TimePanels):
         """
         lower, upper = (to_numpy(end) for end in result.interval(level))
         n, d = lower.shape
-        seen = _beside(observations, "observations", n, None)
-        if seen is not None and d > 1 and seen.shape[1] != d:
-            raise ValueError(f"observations has {seen.shape[1]} columns; {d} are needed, as states")
+        seen = _beside(observations, "observations", n, d if d > 1 else None)
         track = {"mean": to_numpy(result.mean()), "lower": lower, "upper": upper}
         beside = {"truth": _beside(truth, "truth", n, d), "observations": seen}
         return cls._of(result, level, times, lengths, **track, **beside)
@@ -238,9 +236,8 @@ def _beside(values, name: str, n: int, columns: int | None) -> np.ndarray | None
     """Optional values at each step, as (n, columns); NaN means unknown."""
     if values is None:
         return None
-    values = to_numpy(as_floats(values, name))
-    values = values[:, None] if values.ndim == 1 else values
+    values = to_numpy(as_points(values, name, gaps=True))
     check_lengths(n, len(values), "the track", name)
-    if columns is not None and values.shape[1:] != (columns,):
-        raise ValueError(f"{name} has shape {values.shape}; ({n}, {columns}) is needed")
+    if columns is not None:
+        check_columns(values, columns, name, "the track")
     return values
