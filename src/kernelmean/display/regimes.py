@@ -64,9 +64,8 @@ class SpectrumDisplay(Display):
     @classmethod
     def from_estimator(cls, estimator: KernelHMM) -> Self:
         """Show how the estimator chose its number of states, or the one that it was given."""
-        check_is_fitted(estimator)
-        given = Order(estimator.n_components_, "given", estimator.singular_values_)
-        return cls.from_order(given if estimator.order_ is None else estimator.order_)
+        order, K = estimator.order_, estimator.n_components_
+        return cls.from_order(order or Order(K, "given", estimator.singular_values_))
 
     @classmethod
     def from_order(cls, order: Order) -> Self:
@@ -164,7 +163,6 @@ class RegimeDisplay(TimePanels):
         labels : sequence of str, optional
             What the states are called.
         """
-        check_is_fitted(estimator)
         run = estimator.predict_proba if smooth else estimator.filter
         probabilities = to_numpy(run(X, lengths, inputs))
         series = to_numpy(as_points(X, "X", one_d=False, gaps=True))

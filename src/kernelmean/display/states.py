@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..core.arrays import to_numpy
-from ..core.checks import as_points, check_column, check_count, check_level
+from ..core.checks import as_points, check_column, check_count
 from ..core.sequences import check_sequences
 from ..embedding.embedding import MeanEmbedding
 from ..statespace.kernel_state_space import KernelStateSpace
@@ -93,9 +93,7 @@ class ForecastDisplay(TimePanels):
         lengths : sequence of int, optional
             Rows of each sequence.
         """
-        check_is_fitted(estimator)
         check_count(steps, "steps", minimum=0)
-        level = check_level(level)
         series = to_numpy(as_points(X, "X", one_d=False, gaps=True))
         n, d = series.shape
         times, sequences = as_times(times, n), check_sequences(lengths, n)
