@@ -68,13 +68,6 @@ def typed(say: Texts, name: str, read: Callable[[str], Any], word: str = "TEXT")
     return option(say, name, parser=parser, metavar=word)
 
 
-def read_level(text: str) -> float:
-    """`--level`: a share, no percentage."""
-    if not 0.01 <= float(text) <= 0.99:
-        raise ValueError
-    return float(text)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Talk:
     """The options that every command has."""
@@ -99,7 +92,7 @@ class Answering(Talk):
 
     out: Annotated[Path, option(SAY, "--out")] = HERE
     seed: Annotated[int, option(SAY, "--seed", min=0, max=2**32 - 1)] = 0
-    level: Annotated[float, typed(SAY, "--level", read_level, "SHARE")] = 0.95
+    level: Annotated[float, option(SAY, "--level", min=0.01, max=0.99, metavar="SHARE")] = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)

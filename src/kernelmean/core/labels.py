@@ -97,7 +97,7 @@ def law_frame(law, labels: Labels, level: float, stem: str = "y"):
     """Mean (the column's own name), `_std`, `_lower`, `_upper` of every column; `extrapolated`."""
     lower, upper = law.interval(level)
     told = {"": law.mean(), "_std": law.std(), "_lower": lower, "_upper": upper}
-    parts = {suffix: np.atleast_2d(to_numpy(part)) for suffix, part in told.items()}  # of one law
+    parts = {suffix: np.atleast_2d(to_numpy(part)) for suffix, part in told.items()}
     frame = labels.frame(parts, stem)
     if law.extrapolated is not None:
         frame["extrapolated"] = law.extrapolated
