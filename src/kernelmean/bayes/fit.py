@@ -1,0 +1,119 @@
+"""How kernel Bayes' rule is fitted: coordinates of latents and of observations, from pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..core import arrays
+from ..core.checks import Array
+from ..core.moments import Order, how_often
+from ..core.rows import Rows
+from ..core.saving import Saveable
+from ..core.stages import stage
+from ..densities.bending import Bent, long_tails
+from ..features.base import FeatureMap
+from ..features.choose import as_target_map, fit_pairs, kernel_of
+from ..kernels import Kernel
+from ..regression.leave_one_out import best_scale, loss_of_kernels
+from ..regression.support import Support
+
+REACH = 0.5  # widths of the box of observations, beyond it: kernels still tell more than its edge
+
+
+@dataclass(frozen=True)
+class PairsFit(Saveable):
+    """What was learned of pairs; a density learns of observations in its own way.
+
+    Attributes
+    ----------
+    points, seen : arrays of shape (n, d_z), (n, d_x)
+        Latents and observations, as they came.
+    order : Order
+        That of the rows of Q and Phi.
+    features_z, features_x : FeatureMap
+    Q, Phi : arrays of shape (n, r_z), (n, r_x)
+        Coordinates of latents and of observations.
+    second_z : array of shape (r_z, r_z)
+        The mean of qqᵀ over all pairs.
+    support : Support or None
+        Where observations may be; a file of version 1 has none.
+    copies : array of shape (n,) or None
+        How often each pair is there.
+    of_some : bool
+        Whether these pairs are some of many that are elsewhere.
+    """
+
+    points: Array
+    features_z: FeatureMap
+    Q: Array
+    second_z: Array
+    order: Order = field(default=Order())
+    support: Support | None = None
+    of_some: bool = False
+    features_x: FeatureMap | None = None
+    Phi: Array | None = None
+    copies: np.ndarray | None = None
+    seen: Array | None = None
+
+    @property
+    def latents(self) -> Array:
+        """Sorted, as coordinates are."""
+        return self.order.sorted(self.points)
+
+    @property
+    def kernel_z(self) -> Kernel:
+        return self.features_z.kernel_
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked for: kernels and coordinates, and names of the columns."""
+
+    kernel_x: Any
+    kernel_z: Any
+    features: Any
+    tune: bool
+    names_x: list[str] | None
+    names_z: list[str] | None
+
+    @stage("latents")
+    def latents(self, X, Z, rows: Rows | None) -> PairsFit:
+        """Of pairs, which are some of `rows` if there are any."""
+        order = Order.of(X, Z)
+        latents, features = order.sorted(Z), as_target_map(self.features)
+        kernel = kernel_of(self.kernel_z, latents, self.names_z, "Z")
+        Q = features.fit_transform(latents, kernel)
+        order.renumber(features)
+        if rows is None:
+            box, second = Support.of(X), Q.T @ Q / Q.shape[0]
+        else:
+            box = rows.in_slices(Support.of, 1)
+            second = rows.partial("zz", z=(1, features)).mean("zz")
+        return PairsFit(Z, features, Q, second, order, box.widened(REACH), rows is not None)
+
+    @stage("observations")
+    def observations(self, X, fit: PairsFit) -> PairsFit:
+        """With coordinates in which latents are regressed on X."""
+        seen = fit.order.sorted(X)
+        copies = how_often(seen, fit.latents)
+        kernel = self._bent_or_not(seen, fit.Q, copies)
+        if self.tune:
+            kernel = kernel.scaled(best_scale(kernel, seen, fit.Q, copies=copies))
+        features, Phi = fit_pairs(self.features, seen, kernel, fit.latents, fit.kernel_z)
+        fit.order.renumber(features)
+        return replace(fit, features_x=features, Phi=Phi, copies=copies, seen=X)
+
+    def _bent_or_not(self, X, Q, copies) -> Kernel:
+        """By name, on a bent scale of columns with long tails, if latents are nearer then."""
+        kernel = kernel_of(self.kernel_x, X, self.names_x, "X")
+        asked = isinstance(self.kernel_x, str) and self.features is None and kernel.boxed
+        bend = long_tails(arrays.to_numpy(X)) if asked else None
+        if bend is None:
+            return kernel
+        on_bent = arrays.like(bend(arrays.to_numpy(X)), X)
+        bent = Bent(kernel_of(self.kernel_x, on_bent, self.names_x, "X"), bend)
+        loss = loss_of_kernels(X, Q, copies=copies)
+        return bent if loss(bent) < loss(kernel) else kernel
