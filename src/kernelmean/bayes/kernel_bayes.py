@@ -18,7 +18,6 @@ from ..core.minimise import SEARCH_ROWS
 from ..core.parameters import check_parameters, choice, flag, optional, positive
 from ..core.rows import Rows
 from ..core.saving import Saveable
-from ..core.stages import stage
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..densities import ConditionalDensity
@@ -29,13 +28,10 @@ from ..embedding.adjusted import Adjusted, Posterior, in_box
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import refuse_lengthscale
-from .density_ratio import DensityRatio
+from .by_density import density_of, flatter, reweighted
 from .fit import PairsFit, Plan
-from .flatter import flatter
 from .prior import Ratio, prior_of, ratio_of
 from .weighted_pairs import Posteriors, WeightedPairs
-
-NOTHING = 1e-200  # a ratio that is zero, where a law has to be divided by something
 
 
 @by_blocks("predict", "predict_interval", "predict_quantile")
@@ -186,11 +182,14 @@ class KernelBayes(Saveable, BaseEstimator):
         fit = plan.latents(points_x, points, rows)
         self._far, self._found, self.density_, self.points_ = rows, {}, None, points
         if self.rule == "density":
-            self._fit_density(*given)
+            self.density_ = density_of(self, *given)
+            self.density_.target_names_ = self._latent_columns
+            self._flatter, self.features_x_ = flatter(self.density_), self.density_.features_
         else:
             fit = plan.observations(points_x, fit)
-            self.features_x_, self.kernel_x_ = fit.features_x, fit.features_x.kernel_
+            self.features_x_ = fit.features_x
         self._fit, self.features_z_, self.kernel_z_ = fit, fit.features_z, fit.kernel_z
+        self.kernel_x_ = self.features_x_.kernel_
         if rows is not None and self.density_ is None:
             self.regularisers()  # a pass for the prior of the latents
         return self
@@ -246,10 +245,13 @@ class KernelBayes(Saveable, BaseEstimator):
     def _law(self, X, prior, supervision) -> tuple[Any, WeightedPairs | None]:
         """The posteriors, as far as expectations and quantiles need them; the pairs behind them."""
         if self.density_ is not None:
-            laws = self.density_.at(self._not_far(X))
+            if supervision is not None:
+                raise ValueError("supervision needs rule='importance'; this one has 'density'")
+            laws: Any = self.density_.at(self._not_far(X))
             if self._flatter is not None:
-                laws = laws.smoothed(*self._flatter)  # type: ignore[union-attr]
-            return self._reweighted(laws, prior, supervision), None
+                laws = laws.smoothed(*self._flatter)
+            same = prior is None and self.ratio is None
+            return laws if same else reweighted(laws, self._ratio(prior)), None
         pairs, found = self._weighted(X, prior, supervision)
         rows = pairs.points, pairs.spread(found.right)
         points, right = map(self._learned.order.back, rows)
@@ -262,9 +264,18 @@ class KernelBayes(Saveable, BaseEstimator):
 
     def _pairs(self, prior, supervision) -> WeightedPairs:
         """With their shares under the prior, and the supervision below them."""
-        found = vars(self).setdefault("_found", {})  # a file has none
-        pairs = WeightedPairs.under(prior, self._learned, self, found, self._far)
+        m = prior_of(prior, self._learned)
+        pairs = WeightedPairs.under(m, self._ratio(m), self._learned, self, self._sought, self._far)
         return pairs if supervision is None else pairs.beside(supervision)
+
+    def _ratio(self, prior) -> Ratio:
+        m = prior_of(prior, self._learned)
+        return ratio_of(m, self._learned, self, self._sought)
+
+    @property
+    def _sought(self) -> dict:
+        """What was found for the last prior; a file has none."""
+        return vars(self).setdefault("_found", {})
 
     @property
     def _learned(self) -> PairsFit:
@@ -356,48 +367,6 @@ class KernelBayes(Saveable, BaseEstimator):
                 Block("Fit, for the prior of the training latents", lines),
             ],
         )
-
-    # ------------------------------------------------------------ by a density
-
-    @stage("density")
-    def _fit_density(self, X, Z) -> None:
-        tune = "auto" if isinstance(self.kernel_x, str) else self.tune_lengthscale
-        told = self.ratio is None or callable(self.ratio) or isinstance(self.ratio, DensityRatio)
-        self.density_ = ConditionalDensity(
-            self.kernel_x,
-            reg=self.reg,
-            features=self.features,
-            location="auto" if told else False,
-            tune_lengthscale=tune,
-        ).fit(X, Z)
-        self.density_.target_names_ = self._latent_columns
-        self._flatter = flatter(self.density_)
-        self.features_x_, self.kernel_x_ = self.density_.features_, self.density_.kernel_x_
-
-    def _reweighted(self, laws, prior, supervision) -> MeanEmbedding | MovedLaws:
-        """The laws of the pairs, times the ratio of the prior to the latents of the pairs."""
-        if supervision is not None:
-            raise ValueError("supervision needs rule='importance'; this one has 'density'")
-        if prior is None and self.ratio is None:
-            return laws
-        ratio, against = self._ratio(prior), []
-
-        def factor(z) -> Array:  # even where the ratio is zero for the whole of a law
-            found = ratio.floored(z)
-            against.append(not bool(arrays.namespace(found).any(found > 0)))
-            return found + NOTHING
-
-        laws = laws.tilted(factor)
-        if n := sum(against):
-            checks.warn_numerical(
-                f"{n} of the posteriors are where the prior has nothing: they are those without "
-                "the prior, and not to be trusted"
-            )
-        return laws
-
-    def _ratio(self, prior) -> Ratio:
-        found = vars(self).setdefault("_found", {})
-        return ratio_of(prior_of(prior, self._learned), self._learned, self, found)
 
     @property
     def _latent_columns(self) -> list[str]:

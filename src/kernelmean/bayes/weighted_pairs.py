@@ -17,7 +17,7 @@ from ..regression.width import Told, told
 from .every import Every
 from .fit import PairsFit
 from .folds import choose_reg
-from .prior import once, prior_of, ratio_of
+from .prior import Ratio, once
 from .reach import gone_over, thinness
 from .rules import bayes_factors
 from .supervision import each_strength, targets, unpack_supervision
@@ -59,10 +59,11 @@ class WeightedPairs:
     pairs: WeightedPairs | None = None  # without the supervision
 
     @classmethod
-    def under(cls, prior, fit: PairsFit, asked: Any, found: dict, rows: Any) -> WeightedPairs:
+    def under(
+        cls, m: MeanEmbedding, ratio: Ratio, fit: PairsFit, asked: Any, found: dict, rows: Any
+    ) -> WeightedPairs:
         """The pairs alone, which may be some of `rows`."""
-        m = prior_of(prior, fit)
-        ratio, every = ratio_of(m, fit, asked, found), None
+        every = None
 
         def sums() -> Every:
             if rows is None:
