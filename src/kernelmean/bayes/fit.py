@@ -53,8 +53,8 @@ class PairsFit(Saveable):
     order: Order = field(default=Order())
     support: Support | None = None
     of_some: bool = False
-    features_x: FeatureMap | None = None
-    Phi: Array | None = None
+    features_x: Any = None
+    Phi: Any = None
     copies: np.ndarray | None = None
     seen: Array | None = None
 
@@ -68,52 +68,43 @@ class PairsFit(Saveable):
         return self.features_z.kernel_
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is asked for: kernels and coordinates, and names of the columns."""
+@stage("latents")
+def learn_latents(asked: Any, names: list[str] | None, X, Z, rows: Rows | None) -> PairsFit:
+    """Coordinates of Z; the pairs are some of `rows`, if there are any."""
+    order = Order.of(X, Z)
+    latents, features = order.sorted(Z), as_target_map(asked.features)
+    kernel = kernel_of(asked.kernel_z, latents, names, "Z")
+    Q = features.fit_transform(latents, kernel)
+    order.renumber(features)
+    if rows is None:
+        box, second = Support.of(X), Q.T @ Q / Q.shape[0]
+    else:
+        box = rows.in_slices(Support.of, 1)
+        second = rows.partial("zz", z=(1, features)).mean("zz")
+    return PairsFit(Z, features, Q, second, order, box.widened(REACH), rows is not None)
 
-    kernel_x: Any
-    kernel_z: Any
-    features: Any
-    tune: bool
-    names_x: list[str] | None
-    names_z: list[str] | None
 
-    @stage("latents")
-    def latents(self, X, Z, rows: Rows | None) -> PairsFit:
-        """Of pairs, which are some of `rows` if there are any."""
-        order = Order.of(X, Z)
-        latents, features = order.sorted(Z), as_target_map(self.features)
-        kernel = kernel_of(self.kernel_z, latents, self.names_z, "Z")
-        Q = features.fit_transform(latents, kernel)
-        order.renumber(features)
-        if rows is None:
-            box, second = Support.of(X), Q.T @ Q / Q.shape[0]
-        else:
-            box = rows.in_slices(Support.of, 1)
-            second = rows.partial("zz", z=(1, features)).mean("zz")
-        return PairsFit(Z, features, Q, second, order, box.widened(REACH), rows is not None)
+@stage("observations")
+def learn_observations(asked: Any, names: list[str] | None, X, fit: PairsFit) -> PairsFit:
+    """With coordinates in which latents are regressed on X."""
+    seen = fit.order.sorted(X)
+    copies = how_often(seen, fit.latents)
+    kernel = bent_or_not(asked, names, seen, fit.Q, copies)
+    if asked.tune_lengthscale:
+        kernel = kernel.scaled(best_scale(kernel, seen, fit.Q, copies=copies))
+    features, Phi = fit_pairs(asked.features, seen, kernel, fit.latents, fit.kernel_z)
+    fit.order.renumber(features)
+    return replace(fit, features_x=features, Phi=Phi, copies=copies, seen=X)
 
-    @stage("observations")
-    def observations(self, X, fit: PairsFit) -> PairsFit:
-        """With coordinates in which latents are regressed on X."""
-        seen = fit.order.sorted(X)
-        copies = how_often(seen, fit.latents)
-        kernel = self._bent_or_not(seen, fit.Q, copies)
-        if self.tune:
-            kernel = kernel.scaled(best_scale(kernel, seen, fit.Q, copies=copies))
-        features, Phi = fit_pairs(self.features, seen, kernel, fit.latents, fit.kernel_z)
-        fit.order.renumber(features)
-        return replace(fit, features_x=features, Phi=Phi, copies=copies, seen=X)
 
-    def _bent_or_not(self, X, Q, copies) -> Kernel:
-        """By name, on a bent scale of columns with long tails, if latents are nearer then."""
-        kernel = kernel_of(self.kernel_x, X, self.names_x, "X")
-        asked = isinstance(self.kernel_x, str) and self.features is None and kernel.boxed
-        bend = long_tails(arrays.to_numpy(X)) if asked else None
-        if bend is None:
-            return kernel
-        on_bent = arrays.like(bend(arrays.to_numpy(X)), X)
-        bent = Bent(kernel_of(self.kernel_x, on_bent, self.names_x, "X"), bend)
-        loss = loss_of_kernels(X, Q, copies=copies)
-        return bent if loss(bent) < loss(kernel) else kernel
+def bent_or_not(asked: Any, names: list[str] | None, X, Q, copies) -> Kernel:
+    """By name, on a bent scale of columns with long tails, if latents are nearer then."""
+    kernel = kernel_of(asked.kernel_x, X, names, "X")
+    by_name = isinstance(asked.kernel_x, str) and asked.features is None and kernel.boxed
+    bend = long_tails(arrays.to_numpy(X)) if by_name else None
+    if bend is None:
+        return kernel
+    on_bent = arrays.like(bend(arrays.to_numpy(X)), X)
+    bent = Bent(kernel_of(asked.kernel_x, on_bent, names, "X"), bend)
+    loss = loss_of_kernels(X, Q, copies=copies)
+    return bent if loss(bent) < loss(kernel) else kernel

@@ -29,9 +29,9 @@ from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import refuse_lengthscale
 from .by_density import density_of, flatter, reweighted
-from .fit import PairsFit, Plan
+from .fit import PairsFit, learn_latents, learn_observations
 from .prior import Ratio, prior_of, ratio_of
-from .weighted_pairs import Posteriors, WeightedPairs
+from .weighted_pairs import WeightedPairs
 
 
 @by_blocks("predict", "predict_interval", "predict_quantile")
@@ -176,17 +176,16 @@ class KernelBayes(Saveable, BaseEstimator):
         rows = rows if rows is not None and rows.n > SEARCH_ROWS else None
         points_x, points = checks.as_pairs(self, X, Z, "Z")
         self.one_output_ = checks.as_floats(Z, "Z").ndim == 1
-        names_x, self.latent_names_ = checks.column_names(X), checks.column_names(Z)
-        asked = self.kernel_x, self.kernel_z, self.features, self.tune_lengthscale
-        plan = Plan(*asked, names_x, self.latent_names_)
-        fit = plan.latents(points_x, points, rows)
-        self._far, self._found, self.density_, self.points_ = rows, {}, None, points
+        self.latent_names_ = names = checks.column_names(Z)
+        fit = learn_latents(self, names, points_x, points, rows)
+        self._far, self.density_, self.points_ = rows, None, points
+        self._found: dict[str, tuple] = {}
         if self.rule == "density":
             self.density_ = density_of(self, *given)
             self.density_.target_names_ = self._latent_columns
             self._flatter, self.features_x_ = flatter(self.density_), self.density_.features_
         else:
-            fit = plan.observations(points_x, fit)
+            fit = learn_observations(self, checks.column_names(X), points_x, fit)
             self.features_x_ = fit.features_x
         self._fit, self.features_z_, self.kernel_z_ = fit, fit.features_z, fit.kernel_z
         self.kernel_x_ = self.features_x_.kernel_
@@ -252,15 +251,11 @@ class KernelBayes(Saveable, BaseEstimator):
                 laws = laws.smoothed(*self._flatter)
             same = prior is None and self.ratio is None
             return laws if same else reweighted(laws, self._ratio(prior)), None
-        pairs, found = self._weighted(X, prior, supervision)
-        rows = pairs.points, pairs.spread(found.right)
-        points, right = map(self._learned.order.back, rows)
-        law = Posterior.of_parts(points, found.left, right, self.kernel_z_)
-        return law.carrying(extrapolated=found.outside), pairs
-
-    def _weighted(self, X, prior, supervision) -> tuple[WeightedPairs, Posteriors]:
-        points, pairs = checks.as_new_points(self, X), self._pairs(prior, supervision)
-        return pairs, pairs.at(points)
+        rows, pairs = checks.as_new_points(self, X), self._pairs(prior, supervision)
+        left, right, outside, _ = pairs.at(rows)
+        points, right = map(self._learned.order.back, (pairs.points, pairs.spread(right)))
+        law = Posterior.of_parts(points, left, right, self.kernel_z_)
+        return law.carrying(extrapolated=outside), pairs
 
     def _pairs(self, prior, supervision) -> WeightedPairs:
         """With their shares under the prior, and the supervision below them."""
@@ -275,7 +270,7 @@ class KernelBayes(Saveable, BaseEstimator):
     @property
     def _sought(self) -> dict:
         """What was found for the last prior; a file has none."""
-        return vars(self).setdefault("_found", {})
+        return self.__dict__.setdefault("_found", {})
 
     @property
     def _learned(self) -> PairsFit:
@@ -313,9 +308,9 @@ class KernelBayes(Saveable, BaseEstimator):
     def predict(self, X, prior=None, supervision=None) -> Array:
         """Posterior mean Σ w_i z_i / Σ w_i, shape (batch,) or (batch, d_z)."""
         if self._learned.of_some and self.density_ is None:
-            _, found = self._weighted(X, prior, supervision)
-            mean = found.every.mean(found.left)  # type: ignore[union-attr]
-            return like_target(in_box(mean, self.points_), self.one_output_)
+            rows = checks.as_new_points(self, X)
+            left, _, _, every = self._pairs(prior, supervision).at(rows)
+            return like_target(in_box(every.mean(left), self.points_), self.one_output_)
         return like_target(self._law(X, prior, supervision)[0].mean(), self.one_output_)
 
     def predict_interval(self, X, level: float = 0.95, prior=None, supervision=None) -> Interval:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,15 +25,6 @@ from .supervision import each_strength, targets, unpack_supervision
 OUTSIDE = "posteriors are those at the nearest point of its box, made twice as wide"
 SILENT = 1e-20  # of k(x, x) in coordinates: they are rounding
 OWN = 0.9  # of a pair in its own mean: no residual is made more than ten times larger
-
-
-class Posteriors(NamedTuple):
-    """Their weights on the rows, left rightᵀ, which were asked for outside, and sums over all."""
-
-    left: Array
-    right: Array
-    outside: np.ndarray | None
-    every: Every | None
 
 
 @dataclass(frozen=True)
@@ -98,13 +89,13 @@ class WeightedPairs:
         every = self.every
         if every is not None:
             told = xp.concat([points, xp.ones_like(points[:, :1])], axis=1)
-            every = every.beside(Phi_s, shares, told if A is None else A @ told, further)
+            every = every.beside(Phi_s, shares, A @ told, further)
         return replace(
             self,
             every=every,
             Phi=xp.concat([Phi, Phi_s], axis=0),
             beta=xp.concat([xp.clip(self.beta, 0.0, None), shares]),
-            Psi=xp.concat([self.Psi, Psi_s if A is None else A @ Psi_s], axis=0),
+            Psi=xp.concat([self.Psi, A @ Psi_s], axis=0),
             points=xp.concat([self.points, points], axis=0),
             A=A,
             further=further,
@@ -166,8 +157,11 @@ class WeightedPairs:
 
     # ------------------------------------------------------------ posteriors
 
-    def at(self, X) -> Posteriors:
-        """Given each row of X, or the nearest one that is not far."""
+    def at(self, X) -> tuple[Array, Array, np.ndarray | None, Any]:
+        """Posteriors given each row of X, or the nearest one that is not far.
+
+        Their weights, left rightᵀ; which rows are outside; and `every`, for means left tells of.
+        """
         fit, kernel, outside = self.fit, self.fit.features_x.kernel_, None
         if self.support is not None:
             outside = self.support.outside(X, kernel, OUTSIDE)
@@ -177,7 +171,7 @@ class WeightedPairs:
             coordinates = self.further.widened(X, coordinates)
         left, right = self._factors(coordinates)
         if fit.seen is None or not kernel.boxed:  # of categories none is nearest
-            return Posteriors(left, right, outside, self.every)
+            return left, right, outside, self.every
         lost = self._unreached(X, coordinates)
         n, r, t = fit.seen.shape[0], left.shape[1], 1.0 * lost
         if self.asked.reg is None:  # who gives λ asks for the weights of the formula
@@ -188,7 +182,7 @@ class WeightedPairs:
             near, those = (arrays.to_numpy(kernel.lift(A)) for A in (X, seen))
             left, right = gone_over(left, right, t, near, those, self.beta)
             every = every and every.with_laws(right[:n, r:], self.points[:n, :])
-        return Posteriors(left, right, lost if outside is None else lost | outside, every)
+        return left, right, lost if outside is None else lost | outside, every
 
     def _unreached(self, X, coordinates) -> np.ndarray:
         """Which rows are in no kernel's reach, with a warning: a gap between far observations."""
