@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,6 +45,10 @@ class PairsFit(Saveable):
         How often each pair is there.
     of_some : bool
         Whether these pairs are some of many that are elsewhere.
+    rows : Rows or None
+        Where these are; not in files, nor in pickles.
+    found : dict
+        What was sought last, for which prior; in files are sums over rows elsewhere alone.
     """
 
     points: Array
@@ -57,6 +62,14 @@ class PairsFit(Saveable):
     Phi: Any = None
     copies: np.ndarray | None = None
     seen: Array | None = None
+    rows: Rows | None = None
+    found: dict[str, tuple] = field(default_factory=dict)
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "rows": None, "found": self.found if self.of_some else {}}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "rows": None}
 
     @property
     def latents(self) -> Array:
@@ -65,7 +78,19 @@ class PairsFit(Saveable):
 
     @property
     def kernel_z(self) -> Kernel:
+        """Of latents."""
         return self.features_z.kernel_
+
+    def once(self, name: str, key: tuple, search: Callable[[], Any]) -> Any:
+        """What a search finds, sought anew only where the key is another than the last time."""
+        known = self.found.get(name)
+        same = known is not None and all(
+            np.array_equal(arrays.to_numpy(a), arrays.to_numpy(b))
+            for a, b in zip(known[0], key, strict=True)
+        )
+        if not same:
+            self.found[name] = key, search()
+        return self.found[name][1]
 
 
 @stage("latents")
@@ -81,7 +106,8 @@ def learn_latents(asked: Any, names: list[str] | None, X, Z, rows: Rows | None) 
     else:
         box = rows.in_slices(Support.of, 1)
         second = rows.partial("zz", z=(1, features)).mean("zz")
-    return PairsFit(Z, features, Q, second, order, box.widened(REACH), rows is not None)
+    known = order, box.widened(REACH), rows is not None
+    return PairsFit(Z, features, Q, second, *known, rows=rows)
 
 
 @stage("observations")

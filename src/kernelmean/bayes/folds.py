@@ -23,7 +23,7 @@ def choose_reg(rows: Any) -> float:
     if not how.startswith("loo"):
         return choose_by_folds(Phi, rows.beta, rows.Psi, asked.rule, balance=how == "balance")
     n, C, grid = None, None, solves.EigenGrid.of(rows.second)
-    even = as_they_came(rows.prior, rows.fit, d)
+    even = as_they_came(rows.ratio.prior, rows.fit, d)
     if every is not None:
         n, d, C = every.n, d * (Phi.shape[0] / every.n), grid.vectors.T @ every.cross
     # a lengthscale tuned to the data leaves no slack for a heavier regulariser

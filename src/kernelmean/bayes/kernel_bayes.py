@@ -16,7 +16,6 @@ from ..core.interval import Interval
 from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
 from ..core.parameters import check_parameters, choice, flag, optional, positive
-from ..core.rows import Rows
 from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
@@ -30,7 +29,8 @@ from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import refuse_lengthscale
 from .by_density import density_of, flatter, reweighted
 from .fit import PairsFit, learn_latents, learn_observations
-from .prior import Ratio, prior_of, ratio_of
+from .prior import Ratio, ratio_of
+from .supervision import unpack_supervision
 from .weighted_pairs import WeightedPairs
 
 
@@ -130,7 +130,6 @@ class KernelBayes(Saveable, BaseEstimator):
     latent_names_: list[str] | None = field(default=None, init=False)
     density_: ConditionalDensity | None = field(default=None, init=False)  # of the rule "density"
     _flatter: tuple | None = field(default=None, init=False)  # a kernel of densities, a wide law
-    _far: Rows | None = field(default=None, init=False)  # pairs, where `points_` are some of them
     _fit: PairsFit | None = field(default=None, init=False)
 
     rule: str = "importance"
@@ -143,14 +142,6 @@ class KernelBayes(Saveable, BaseEstimator):
     selection: str = "auto"
     tune_lengthscale: bool = False
     verbose: bool = False
-
-    def state(self) -> dict[str, Any]:
-        some = getattr(self._fit, "of_some", True)
-        gone = {"_far"} if some else {"_far", "_found"}  # sums over rows stay
-        return {name: value for name, value in super().state().items() if name not in gone}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_far": None}
 
     def before_blocks(self, prior=None, supervision=None, **_) -> None:
         """Find once what depends on the prior alone."""
@@ -178,8 +169,7 @@ class KernelBayes(Saveable, BaseEstimator):
         self.one_output_ = checks.as_floats(Z, "Z").ndim == 1
         self.latent_names_ = names = checks.column_names(Z)
         fit = learn_latents(self, names, points_x, points, rows)
-        self._far, self.density_, self.points_ = rows, None, points
-        self._found: dict[str, tuple] = {}
+        self.density_, self.points_ = None, points
         if self.rule == "density":
             self.density_ = density_of(self, *given)
             self.density_.target_names_ = self._latent_columns
@@ -245,7 +235,7 @@ class KernelBayes(Saveable, BaseEstimator):
         """The posteriors, as far as expectations and quantiles need them; the pairs behind them."""
         if self.density_ is not None:
             if supervision is not None:
-                raise ValueError("supervision needs rule='importance'; this one has 'density'")
+                unpack_supervision(supervision, "density")
             laws: Any = self.density_.at(self._not_far(X))
             if self._flatter is not None:
                 laws = laws.smoothed(*self._flatter)
@@ -259,18 +249,11 @@ class KernelBayes(Saveable, BaseEstimator):
 
     def _pairs(self, prior, supervision) -> WeightedPairs:
         """With their shares under the prior, and the supervision below them."""
-        m = prior_of(prior, self._learned)
-        pairs = WeightedPairs.under(m, self._ratio(m), self._learned, self, self._sought, self._far)
+        pairs = WeightedPairs.under(self._ratio(prior), self._learned, self)
         return pairs if supervision is None else pairs.beside(supervision)
 
     def _ratio(self, prior) -> Ratio:
-        m = prior_of(prior, self._learned)
-        return ratio_of(m, self._learned, self, self._sought)
-
-    @property
-    def _sought(self) -> dict:
-        """What was found for the last prior; a file has none."""
-        return self.__dict__.setdefault("_found", {})
+        return ratio_of(prior, self._learned, self)
 
     @property
     def _learned(self) -> PairsFit:
@@ -299,7 +282,7 @@ class KernelBayes(Saveable, BaseEstimator):
         if self.density_ is not None:
             return self._ratio(prior).reg, self.density_.reg_
         pairs = self._pairs(prior, supervision)
-        return pairs.reg_prior, pairs.reg
+        return pairs.ratio.reg, pairs.reg
 
     def weights(self, X, prior=None, supervision=None) -> Array:
         """Weights of the posterior on the training latents, shape (batch, n)."""

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
 from sklearn.base import clone
 
 from ..core import arrays, checks, solves
@@ -26,6 +25,7 @@ class Ratio(NamedTuple):
 
     Attributes
     ----------
+    prior : MeanEmbedding
     at : callable
         r of latents (n, d).
     shares : array of shape (n,)
@@ -34,6 +34,7 @@ class Ratio(NamedTuple):
         η, where the ratio was learned.
     """
 
+    prior: MeanEmbedding
     at: Callable[[Array], Array]
     shares: Array
     reg: float | None
@@ -43,35 +44,17 @@ class Ratio(NamedTuple):
         return arrays.namespace(z).clip(self.at(z), 0.0, None)
 
 
-def once(found: dict, name: str, key: tuple, search: Callable[[], Any]) -> Any:
-    """What a search finds, sought anew only where the key is another than the last time."""
-    known = found.get(name)
-    same = known is not None and all(
-        np.array_equal(arrays.to_numpy(a), arrays.to_numpy(b))
-        for a, b in zip(known[0], key, strict=True)
-    )
-    if not same:
-        found[name] = key, search()
-    return found[name][1]
-
-
-def prior_of(prior, fit: PairsFit) -> MeanEmbedding:
-    """As an embedding; None is that of the latents."""
-    if prior is None:
-        return MeanEmbedding(fit.latents, kernel=fit.kernel_z)
-    d = fit.points.shape[1]
-    return as_one_embedding(prior, fit.kernel_z, "prior", d, "the training latents")
-
-
-def ratio_of(m: MeanEmbedding, fit: PairsFit, asked: Any, found: dict) -> Ratio:
-    """By the `ratio` and `reg_prior` that are asked for; what is sought is in `found`."""
-    n, given = fit.points.shape[0], asked.ratio
+def ratio_of(prior, fit: PairsFit, asked: Any) -> Ratio:
+    """By the `ratio` and `reg_prior` that are asked for; None is the law of the latents."""
+    (n, d), given = fit.points.shape, asked.ratio
+    m = MeanEmbedding(fit.latents, kernel=fit.kernel_z) if prior is None else prior
+    m = as_one_embedding(m, fit.kernel_z, "prior", d, "the training latents")
     U, eta = fit.features_z.transform(m.points), None
     if given is None:
         eta = asked.reg_prior
         if eta is None:
             left_out = partial(RatioLeftOut, fit.Q, fit.second_z, U, m.weights)
-            eta = once(found, "reg_prior", (m.points, m.weights), lambda: left_out().best())
+            eta = fit.once("reg_prior", (m.points, m.weights), lambda: left_out().best())
         coefficients = solves.ridge(fit.second_z, eta).solve(m.weights @ U)
         at: Callable = partial(_linear, fit.features_z, coefficients)
         beta = fit.Q @ coefficients / n
@@ -84,15 +67,14 @@ def ratio_of(m: MeanEmbedding, fit: PairsFit, asked: Any, found: dict) -> Ratio:
         at = given if callable(given) else lambda _: values
         beta = fit.order.sorted(values) / n
     xp, covered = arrays.namespace(beta), _coverage(U, m, fit.kernel_z)
-    if covered >= COVERED and bool(xp.any(beta > 0)):
-        return Ratio(at, beta, eta)
-    checks.warn_numerical(
-        f"the training latents cover {covered:.1g} of the prior: it lies where there are few or "
-        "none of them, and the posterior is not to be trusted"
-    )
-    if float(xp.sum(xp.clip(beta, 0.0, None))) > LEAST:
-        return Ratio(at, beta, eta)
-    return Ratio(_even, xp.full_like(beta, 1.0 / n), eta)
+    if covered < COVERED or not bool(xp.any(beta > 0)):
+        checks.warn_numerical(
+            f"the training latents cover {covered:.1g} of the prior: it lies where there are few "
+            "or none of them, and the posterior is not to be trusted"
+        )
+        if float(xp.sum(xp.clip(beta, 0.0, None))) <= LEAST:
+            at, beta = _even, xp.full_like(beta, 1.0 / n)
+    return Ratio(m, at, beta, eta)
 
 
 def _linear(features: FeatureMap, coefficients, z) -> Array:

@@ -7,8 +7,10 @@ from ..core.checks import Array, as_floats, as_points, check_lengths, check_posi
 from ..embedding.embedding import MeanEmbedding
 
 
-def unpack_supervision(supervision) -> tuple:
+def unpack_supervision(supervision, rule: str = "importance") -> tuple:
     """Observations, targets and strength, or an error that says what was expected."""
+    if rule != "importance":
+        raise ValueError(f"supervision needs rule='importance'; this one has {rule!r}")
     try:
         x_s, z_s, strength = supervision
     except (TypeError, ValueError) as err:

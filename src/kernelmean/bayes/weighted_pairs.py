@@ -10,14 +10,13 @@ import numpy as np
 
 from ..core import arrays, checks
 from ..core.checks import Array
-from ..embedding.embedding import MeanEmbedding
 from ..features.landmarks import Further, Landmarks
 from ..regression.support import Support
 from ..regression.width import Told, told
 from .every import Every
 from .fit import PairsFit
 from .folds import choose_reg
-from .prior import Ratio, once
+from .prior import Ratio
 from .reach import gone_over, thinness
 from .rules import bayes_factors
 from .supervision import each_strength, targets, unpack_supervision
@@ -31,14 +30,12 @@ OWN = 0.9  # of a pair in its own mean: no residual is made more than ten times 
 class WeightedPairs:
     """Rows of the regression behind a posterior: the pairs, and any supervision below them.
 
-    `asked` has the settings: rule, reg, selection, tune_lengthscale; `found` what was sought.
+    `asked` has the settings: rule, reg, selection, tune_lengthscale.
     """
 
     fit: PairsFit
     asked: Any
-    found: dict
-    prior: MeanEmbedding
-    reg_prior: float | None
+    ratio: Ratio
     beta: Array  # shares
     Phi: Array  # coordinates of observations
     Psi: Array  # coordinates of latents
@@ -50,31 +47,27 @@ class WeightedPairs:
     pairs: WeightedPairs | None = None  # without the supervision
 
     @classmethod
-    def under(
-        cls, m: MeanEmbedding, ratio: Ratio, fit: PairsFit, asked: Any, found: dict, rows: Any
-    ) -> WeightedPairs:
-        """The pairs alone, which may be some of `rows`."""
-        every = None
+    def under(cls, ratio: Ratio, fit: PairsFit, asked: Any) -> WeightedPairs:
+        """The pairs alone."""
+        m, every = ratio.prior, None
 
         def sums() -> Every:
-            if rows is None:
+            if fit.rows is None:
                 raise ValueError(
                     "prior is another one than before this model was saved, and its rows are "
                     "elsewhere; a prior is needed that `posterior` was asked for last, or a new fit"
                 )
             at = ratio.floored if asked.rule == "importance" else ratio.at
-            return Every.of(rows, (fit.features_x, fit.features_z), at)
+            return Every.of(fit.rows, (fit.features_x, fit.features_z), at)
 
         if fit.of_some:
-            every = Every(*once(found, "every", (m.points, m.weights), sums))  # of a file, a tuple
+            every = Every(*fit.once("every", (m.points, m.weights), sums))  # of a file, a tuple
         known = fit.Phi, fit.Q, fit.latents, fit.support, every
-        return cls(fit, asked, found, m, ratio.reg, ratio.shares, *known)
+        return cls(fit, asked, ratio, ratio.shares, *known)
 
     def beside(self, supervision) -> WeightedPairs:
         """With further rows, whose shares are their strengths."""
-        x_s, z_s, strength = unpack_supervision(supervision)
-        if self.asked.rule != "importance":
-            raise ValueError("supervision needs rule='importance'; this one has 'squared'")
+        x_s, z_s, strength = unpack_supervision(supervision, self.asked.rule)
         x_s = checks.as_points(x_s, "x_s")
         checks.check_columns(x_s, self.fit.features_x.n_features_in_, "x_s", "X")
         Phi, further, features = self.Phi, None, self.fit.features_x
@@ -126,7 +119,7 @@ class WeightedPairs:
         if self.pairs is not None:
             return choose_reg(self) if self.every is None else self.pairs.reg
         key = self.beta, self.asked.selection, self.asked.tune_lengthscale
-        return once(self.found, "reg", key, lambda: choose_reg(self))
+        return self.fit.once("reg", key, lambda: choose_reg(self))
 
     @cached_property
     def told(self) -> Told:
@@ -139,7 +132,7 @@ class WeightedPairs:
             residuals = pairs._residuals() if pairs is self else None
             return told(self.fit.kernel_z, pairs.points, residuals, pairs.Phi, pairs.beta, reg)
 
-        found = once(self.found, name, (pairs.beta, np.array(reg)), search)
+        found = self.fit.once(name, (pairs.beta, np.array(reg)), search)
         return Told(*found)  # of a file, a tuple
 
     def _residuals(self) -> Array:
