@@ -14,7 +14,7 @@ from version1_questions import NEEDS, QUESTIONS, answers
 
 import kernelmean as km
 from conftest import DATA
-from kernelmean.bayes import density_ratio, kernel_bayes
+from kernelmean.bayes import density_ratio, prior
 from kernelmean.core.minimise import DECADES
 
 FOLDER = DATA / "version1"
@@ -57,7 +57,7 @@ def regularisers_as_then(monkeypatch):
 
     least = density_ratio.RatioLeftOut.least
     monkeypatch.setattr(density_ratio.RatioLeftOut, "best", lambda found: least(found, DECADES[0]))
-    monkeypatch.setattr(kernel_bayes, "EVEN", np.inf)
+    monkeypatch.setattr(prior, "EVEN", np.inf)
 
 
 @pytest.mark.usefixtures("regularisers_as_then")
