@@ -330,6 +330,7 @@ def test_errors_beside_a_straight_line(tables):
     assert len(grid.header) == len(grid.rows[0]) == 7
 
 
+@pytest.mark.slow
 def test_notes_say_what_is_wrong(tables):
     train, test = tables[0], trajectory(30, 1002)
     nothing = test.assign(east=np.nan)
@@ -344,6 +345,7 @@ def test_notes_say_what_is_wrong(tables):
     )
 
 
+@pytest.mark.slow
 def test_long_tracks_are_cut(tables):
     test = trajectory(LONGEST + 50, 1004)
     a = tracks(["u"], tables[0], test)

@@ -175,7 +175,7 @@ def test_what_is_asked_of_the_line():
     assert Settings(columns=["level"]).model().backbone == "auto"
 
 
-@pytest.mark.parametrize("inference", ["particles", "kbr"])
+@pytest.mark.parametrize("inference", [pytest.param("particles", marks=pytest.mark.slow), "kbr"])
 def test_options_reach_the_model(run, table, inference):
     options = ("--inference", inference, "--seed", "3", "--latent-dim", "1")
     result = run("ssm", "data.csv", *ASKED, *options)

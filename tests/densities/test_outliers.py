@@ -39,6 +39,7 @@ def test_the_median_stays_near_the_truth(far):
     assert np.abs(np.asarray(model.points_)).max() > 0.9 * abs(far)  # the law keeps it
 
 
+@pytest.mark.slow
 def test_units_shifts_and_the_order_of_rows_change_nothing():
     X, y, _ = drawn(60, 30.0)
     levels = [0.1, 0.5, 0.9]

@@ -192,6 +192,7 @@ class TestWeights:
         assert ours < 0.4 * its
 
 
+@pytest.mark.slow
 def test_deterministic_rows_are_not_wild():
     """y is a function of x: a row where m is not known may be far off, and the law says so."""
     rng = np.random.default_rng(2)

@@ -54,16 +54,25 @@ def test_nothing_seen_is_told():
     assert "rows held out" in model.summary()
 
 
+@pytest.fixture(scope="module")
+def usual() -> km.KernelBayesFilter:
+    return km.KernelBayesFilter().fit(TestUnasked.TRAIN.X, TestUnasked.TRAIN.Z)
+
+
+@pytest.fixture(scope="module")
+def rule() -> km.KernelBayesFilter:
+    return km.KernelBayesFilter(inference="kbr").fit(TestUnasked.TRAIN.X, TestUnasked.TRAIN.Z)
+
+
 class TestUnasked:
     TRAIN, TEST = make_rotation(60, random_state=21), make_rotation(200, random_state=22)
 
-    def test_densities_unless_something_of_the_rule_is_given(self):
+    @pytest.mark.slow
+    def test_densities_unless_something_of_the_rule_is_given(self, usual, rule):
         X, Z = self.TRAIN.X, self.TRAIN.Z
-        usual = km.KernelBayesFilter().fit(X, Z)
         assert set(usual.held_out_) == {"kbr", "densities", "mean"}
         dense = km.KernelBayesFilter(inference="densities", max_active=500).fit(X, Z)
         assert_array_equal(usual.predict(self.TEST.X), dense.predict(self.TEST.X))
-        rule = km.KernelBayesFilter(inference="kbr").fit(X, Z)
         assert off(usual, self.TEST.X, self.TEST.Z) < off(rule, self.TEST.X, self.TEST.Z)
         for given in ({"rule": "squared"}, {"kernel_z": km.Gaussian(1.0)}, {"reg_prior": 0.1}):
             assert "densities" not in km.KernelBayesFilter(**given).fit(X, Z).held_out_
@@ -73,8 +82,8 @@ class TestUnasked:
         tried = {}
 
         def compared(ways, parts):
-            tried.update(ways)
-            return {way: np.zeros(len(Z)) for way in (*ways, "mean")}
+            tried.update(ways)  # and the rule is nearer: densities of all rows are not learned
+            return {way: np.full(len(Z), float(way != "kbr")) for way in (*ways, "mean")}
 
         monkeypatch.setattr("kernelmean.filtering.held_out.compared", compared)
         X, Z = np.random.default_rng(0).standard_normal((2, 40, columns))
@@ -83,6 +92,7 @@ class TestUnasked:
         least = 0 if columns == 2 else nodes  # of two they are cells
         assert least <= len(judged.points) <= nodes
 
+    @pytest.mark.slow
     def test_several_hundred_rows_are_judged_likewise(self):
         Z, X = volatility(400, 0.95, 0.3, 5)
         model = km.KernelBayesFilter().fit(X, Z)
@@ -101,10 +111,8 @@ class TestUnasked:
             km.KernelBayesFilter().fit(X[:20], Z[:20], lengths=[1] * 10 + [2] * 5).held_out_ == {}
         )
 
-    def test_supervision_and_regularisers_are_those_of_the_rule(self):
-        X, Z = self.TRAIN.X, self.TRAIN.Z
-        usual = km.KernelBayesFilter().fit(X, Z)
-        rule = km.KernelBayesFilter(inference="kbr").fit(X, Z)
+    @pytest.mark.slow
+    def test_supervision_and_regularisers_are_those_of_the_rule(self, usual, rule):
         told = {"supervision": (self.TEST.X[:5], self.TEST.Z[:5], 0.5)}
         both = [model.filter(self.TEST.X[:5], **told).mean() for model in (usual, rule)]
         assert_array_equal(*both)

@@ -470,6 +470,7 @@ def test_a_constant_state_is_named():
         km.KernelBayesFilter(inference="densities").fit(X, Z)
 
 
+@pytest.mark.slow
 def test_states_that_follow_each_other_exactly_are_told_of():
     """A column and its past, say: nodes that are draws have no successors among each other."""
     rng, z = np.random.default_rng(0), np.zeros(150)

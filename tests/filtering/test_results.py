@@ -101,6 +101,7 @@ class TestResults:
         assert_array_equal(result.embedding.weights, expected[1])
         assert_array_equal(model.filter(TEST.X).mean(), expected[0])
 
+    @pytest.mark.usefixtures("short_searches")
     def test_input_is_left_alone(self):
         X, Z, new = TRAIN.X.copy(), TRAIN.Z.copy(), TEST.X.copy()
         new[3], new[5] = np.nan, 1e6
@@ -112,6 +113,7 @@ class TestResults:
         quietly(model.forecast, new, 3)
         assert_array_equal(new, kept)
 
+    @pytest.mark.usefixtures("short_searches")
     def test_the_same_twice(self):
         a, b = (km.KernelBayesFilter(max_active=60).fit(TRAIN.X, TRAIN.Z) for _ in range(2))
         assert_array_equal(a.filter(TEST.X).mean(), b.filter(TEST.X).mean())
@@ -181,6 +183,7 @@ class TestBeliefs:
         assert_allclose(belief.update(x).mean(), expected)
         assert_allclose(tracker().start().update(pd.Series(x)).mean(), expected)
 
+    @pytest.mark.usefixtures("short_searches")
     def test_a_number_where_there_is_one_column(self):
         model = km.KernelBayesFilter().fit(TRAIN.X[:, :1], TRAIN.Z)
         assert_array_equal(model.start().update(0.5).mean(), model.start().update([0.5]).mean())
@@ -269,18 +272,21 @@ class TestTables:
         model = km.KernelBayesFilter(kernel_z=km.Gaussian(1.0)).fit(TRAIN.X, np.full(200, 3.0))
         assert_allclose(model.predict(TEST.X), 3.0)
 
+    @pytest.mark.usefixtures("short_searches")
     @pytest.mark.parametrize("rule", RULES)
     @pytest.mark.parametrize("n", [2, 3, 5])
     def test_few_rows(self, rule, n):
         model = quietly(km.KernelBayesFilter(rule).fit, TRAIN.X[:n], TRAIN.Z[:n])
         check_sound(quietly(model.smooth, TEST.X))
 
+    @pytest.mark.usefixtures("short_searches")
     @pytest.mark.parametrize("rule", RULES)
     def test_two_rows_repeated(self, rule):
         X, Z = (np.tile(a[:2], (20, 1)) for a in (TRAIN.X, TRAIN.Z))
         model = quietly(km.KernelBayesFilter(rule).fit, X, Z)
         check_sound(quietly(model.smooth, TEST.X))
 
+    @pytest.mark.usefixtures("short_searches")
     @pytest.mark.parametrize(
         "spoil",
         [
