@@ -12,7 +12,6 @@ from ..core.sequences import check_sequences
 from ..core.threads import one_thread
 from .fit import Plan, tracking_error
 from .machine import Machine, Recursion
-from .nodes import PLANE
 
 ENOUGH = 50  # rows of a stretch that a first look tracks, or half of it
 TRACKED = 1_000  # rows at most that a candidate has to track
@@ -141,8 +140,6 @@ def learned(
     gain, error = mean_and_error(np.add.reduceat(off, np.arange(0, len(off), BLOCK)))
     if not gain <= AHEAD * error:
         return found, found, errors
-    if plan.inference is None and Z.shape[1] <= PLANE:  # not asked to take its time
-        dense = ways["densities"]
     return dense.learned(X, Z, sequences, names), found, errors
 
 

@@ -56,6 +56,7 @@ class Recursion(Saveable, ABC):
     kernel_z: Kernel
     guided: Callable[..., Step]  # of the rule that can be supervised
     share: Any = None  # of the law of the training states, at each point; None is the same at all
+    blur: tuple[float, ...] | None = None  # of distribution functions of the states, by column
 
     @abstractmethod
     def first(self, prior: MeanEmbedding) -> Step:

@@ -52,6 +52,10 @@ class _Steps(Law):
         every = [super(_Steps, some).quantile(q) for some in self._parts()]
         return arrays.namespace(self.machine.points).concat(every, axis=0)
 
+    @property
+    def _smoothing(self):
+        return self.machine.blur or super()._smoothing
+
     def _parts(self) -> list[Self]:
         """The same laws, so few at a time that their weights take little memory."""
         step = block_rows(COPIES * self.machine.points.shape[0])
