@@ -28,9 +28,9 @@ GOLDEN = (1 + 5**0.5) / 2
 SLANT = np.array([[GOLDEN, 1.0], [-1.0, GOLDEN]]) / (1 + GOLDEN**2) ** 0.5  # of a grid
 CELLS = 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.35, 0.25, 0.18, 0.12, 0.09  # their width, of that of laws
 USUAL = 0.5  # below which they are only where a sensor tells more than that,
-SEEN, WIDER = 2_000, 1.25  # then so many at most, and where paths would go if so much wider
+SEEN, WIDER = 2_000, 1.5  # then so many at most, and where paths would go if so much wider
 LOOKED = 100  # observations of which it is asked
-BLUR = 0.25  # of a cell's width: distribution functions over cells go up over so much
+BLUR = 0.2  # of a cell's width: distribution functions over cells go up over so much
 STEPS = 20  # of the paths that they are drawn from
 TIMES, DRAWN = 8, 16_000  # draws of which one is kept, and all of them at most
 NOTHING = 1e-9  # of a row's largest transition
@@ -38,7 +38,6 @@ FAR = 5.5  # standard deviations: what is there comes to nothing
 FEW = 3.0  # successors of a node, or nodes that an observation leaves: intervals mean nothing then
 THIN = 0.25  # share of transitions below which the others are not kept
 ABSURD = 12.0  # log density below that of the most surprising training row, of a collapse
-
 
 
 class NodeMachine(Recursion):

@@ -14,7 +14,6 @@ from ..core.saving import Saveable
 DROPPED = 1e-6  # share of Σβ⁺ that rows with next to no weight may hold together
 COLLAPSE = 1e-3  # least Σw of an update that is believed
 FADED = 0.1  # mass of a prediction below which it is scaled back to one
-CACHED = 1024  # rows of a block that stays in the processor's cache
 TENSOR_FLOATS = 2**26  # largest tensor of the squared rule, 512 MiB
 
 
@@ -96,12 +95,7 @@ def active(d, *parts) -> tuple[Array, ...]:
 
 def weighted_second(Phi, d) -> Array:
     """ΦᵀDΦ."""
-    second, n = 0.0, d.shape[0]
-    for i in range(0, max(n, 1), CACHED):
-        part = slice(i, min(i + CACHED, n))
-        P = Phi[part, :]
-        second = second + (d[part, None] * P).T @ P
-    return second
+    return Phi.T @ (d[:, None] * Phi)
 
 
 @dataclass(frozen=True)
