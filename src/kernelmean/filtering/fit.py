@@ -136,7 +136,7 @@ class Plan:
             draft.transition, rule, draft.smoother, points_x, draft.points, features.kernel_,
             draft.kernel, features, draft.features, draft.reg_prior, draft.reg_transition,
         )  # fmt: skip
-        return machine.smoothing(self._smoothing(machine, sequences))
+        return machine.with_regs(machine.rule.reg, self._smoothing(machine, sequences))
 
     def _smoothing(self, machine: Machine, sequences: list[slice]) -> float:
         if self.reg_smoother is not None:

@@ -229,7 +229,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         if not isinstance(m, Machine):
             raise ValueError("with_reg needs inference='kbr'; densities have nothing to choose")
         back = m.smoother.reg if reg_smoother is None else reg_smoother
-        other._adopt(m.updating(reg).smoothing(back))
+        other._adopt(m.with_regs(reg, back))
         return other
 
     def _adopt(self, machine: Recursion, rule: Machine | None = None) -> None:

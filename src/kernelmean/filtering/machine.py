@@ -180,13 +180,10 @@ class Machine(Recursion):
         """Σ_i β_i of a belief m is `mass` @ m."""
         return arrays.namespace(self.points).sum(self.shares.Q, axis=0) @ self.shares.gain
 
-    def updating(self, reg: float) -> Self:
-        """The same with another regulariser of the update."""
-        return replace(self, rule=replace(self.rule, reg=reg))
-
-    def smoothing(self, reg: float) -> Self:
-        """The same with another regulariser of the backward pass."""
-        return replace(self, smoother=replace(self.smoother, reg=reg))
+    def with_regs(self, reg: float, back: float) -> Self:
+        """The same with other regularisers of the update and of the backward pass."""
+        rule, smoother = replace(self.rule, reg=reg), replace(self.smoother, reg=back)
+        return replace(self, rule=rule, smoother=smoother)
 
     # ------------------------------------------------------------ one step
 

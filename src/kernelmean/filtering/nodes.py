@@ -98,7 +98,11 @@ class NodeMachine(Recursion):
         told = seeing, X[evenly(len(X), LOOKED)]
         points, sizes = nodes_of(moving, told, Z, limit, quick, rng)
         if sizes is None:
-            self.transition = among(moving.at(points), points)
+            laws = moving.at(points)
+            near = isinstance(moving.density, NormalErrors)
+            self.transition = (
+                chain_near(laws, points) if near else thinned(chain_of(laws.log_density(points)))
+            )
             warn_of_few(self.transition)
         else:
             self.transition = thinned(chain_of(moving.at(points).log_density(points), sizes))
@@ -264,13 +268,6 @@ def chain_of(log_density: np.ndarray, sizes: np.ndarray | None = None) -> np.nda
     K /= np.maximum(total, np.finfo(float).tiny)
     K[total[:, 0] == 0] = 1.0 / len(K)
     return K
-
-
-def among(laws: LawsAt, points: np.ndarray) -> np.ndarray | Sparse:
-    """Transition probabilities between nodes that were drawn."""
-    if isinstance(laws.laws, NormalErrors):
-        return chain_near(laws, points)
-    return thinned(chain_of(laws.log_density(points)))
 
 
 def chain_near(laws: LawsAt, points: np.ndarray) -> np.ndarray | Sparse:

@@ -21,14 +21,24 @@ from .machine import Recursion, Step
 COPIES = 8  # of the weights of some steps, in a block
 
 
+class _States(Law):
+    """Laws of the state."""
+
+    machine: Recursion
+    stem = "z"
+
+    @property
+    def _smoothing(self):
+        return self.machine.blur or super()._smoothing
+
+
 @dataclass(frozen=True, repr=False, eq=False)
-class _Steps(Law):
+class _Steps(_States):
     """A batch of laws of the state, one a step."""
 
     machine: Recursion
     steps: tuple[Step, ...]
     labels: Labels = field(kw_only=True)
-    stem = "z"
     embeddings = attribute("embeddings", "embedding")
 
     @cached_property
@@ -51,10 +61,6 @@ class _Steps(Law):
         """Likewise."""
         every = [super(_Steps, some).quantile(q) for some in self._parts()]
         return arrays.namespace(self.machine.points).concat(every, axis=0)
-
-    @property
-    def _smoothing(self):
-        return self.machine.blur or super()._smoothing
 
     def _parts(self) -> list[Self]:
         """The same laws, so few at a time that their weights take little memory."""
@@ -129,14 +135,12 @@ class Forecast(_Steps):
         return f"Forecast({len(self)} steps, {self.machine.points.shape[1]} state(s))"
 
 
-class Belief(Law):
+class Belief(_States):
     """A belief about the state that observations are fed to one at a time: a single law.
 
     Made by `KernelBayesFilter.start`. `predict` and `update` change it, and return it; `copy`
     keeps a version.
     """
-
-    stem = "z"
 
     def __init__(self, machine: Recursion, step: Step):
         self.machine, self.step = machine, step

@@ -110,12 +110,12 @@ class Importance(Saveable):
 
     def __call__(self, m, coordinates) -> list[tuple[Array, Array]]:
         """u (r_x,) and Σ_i w_i [q(z_i), 1, z_i], for each of some beliefs m (r_z,)."""
-        return [self._one(m[b], coordinates[b, :]) for b in range(len(m))]
-
-    def _one(self, m, phi) -> tuple[Array, Array]:
-        d, Phi, readout = active(self.kept(m), self.Phi, self.readout)
-        u = solves.solve_once(weighted_second(Phi, d), self.reg, phi)
-        return u, (d * (Phi @ u)) @ readout
+        told = []
+        for b in range(len(m)):
+            d, Phi, readout = active(self.kept(m[b]), self.Phi, self.readout)
+            u = solves.solve_once(weighted_second(Phi, d), self.reg, coordinates[b, :])
+            told.append((u, (d * (Phi @ u)) @ readout))
+        return told
 
     def weights(self, m, u) -> Array:
         """The weights on all rows that `u` stands for, (n,)."""

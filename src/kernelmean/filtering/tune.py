@@ -19,10 +19,8 @@ from .machine import Machine
 
 SCALES = (0.5, 2.0), (0.71, 1.41)  # factors of a lengthscale in the first round, in the second,
 REGS = (0.1, 10.0), (0.32, 3.2)  # and of λ
-THINNED = 2  # of so many parts one is tracked in the first round
 # until the rest is chosen, where nothing else is given
 MEANWHILE = {"reg_smoother": 0.1, "features": Nystroem(tol=1e-4, max_rank=300)}
-OBJECTIVES = ("filter", "smooth")
 PARTS = "errors"  # of a candidate, each part's own
 
 
@@ -32,7 +30,7 @@ def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verb
     parts = splits(points_x, points_z, sequences, validation)
     kernel_x = observed_kernel(model.kernel_x, points_x, points_z, checks.column_names(X))
     kernel_z = state_kernel(model.kernel_z, points_z, checks.column_names(Z))
-    checks.check_choice(objective, "objective", OBJECTIVES)
+    checks.check_choice(objective, "objective", ("filter", "smooth"))
     params = model.get_params(deep=False)
     if model.inference is None and Plan(**params).compares(points_x, points_z):
         plain = clone(model).fit(X, Z, lengths)
@@ -75,22 +73,17 @@ class _Search:
     def found(self, reg: float, verbose: Verbose) -> tuple[list[dict], dict, dict]:
         """All candidates tried, the best, and what all began with, at the λ given.
 
-        λ and one lengthscale after the other go to where the error is least: by large steps,
-        tracking the beginnings of every other of the parts, and then by small ones, tracking all.
+        One lengthscale after the other and λ go to where the error is least: by large steps, and
+        then by small ones.
         """
-        begin = {"scale_x": 1.0, "scale_z": 1.0, "reg": reg}
-        short = replace(self, parts=[part.begun() for part in self.parts[::THINNED]])
-        begun = self.candidate(begin)
-        tried, best = [begun], begin
-        for k, search in enumerate((short, self)):
-            tried.append(best := search.candidate(best))
-            for name in begin:
-                beside = [best | {name: best[name] * f} for f in self._factors(name, k)]
+        tried = [self.candidate({"scale_x": 1.0, "scale_z": 1.0, "reg": reg})]
+        best = begun = tried[0]
+        for k in range(2):
+            for name in ("scale_x", "scale_z", "reg"):
+                tasks = [(best | {name: best[name] * f},) for f in self._factors(name, k)]
                 title = f"tuning, round {k + 1} of 2"
-                tasks = [(each,) for each in beside]
-                rows = list(in_processes(search.candidate, tasks, self.n_jobs, title, verbose))
-                tried += rows
-                best = min([best, *rows], key=lambda row: row["error"])
+                tried += in_processes(self.candidate, tasks, self.n_jobs, title, verbose)
+                best = min(tried, key=lambda row: row["error"])
         gain = np.subtract(begun[PARTS], best[PARTS])
         best = best if len(gain) < 2 or clearly(gain) else begun
         return [{k: v for k, v in row.items() if k != PARTS} for row in tried], best, begun
