@@ -73,6 +73,8 @@ class NodeMachine(Recursion):
         Standard deviations of observations and states, in units of which the laws are,
     middle_x, middle : arrays of shape (d_x,) and (d_z,), or 0
         and means, from which they count.
+    blur : tuple of float, optional
+        By how much distribution functions over cells of the plane are smoothed, by column.
     """
 
     # a file of an earlier version may have none of these
