@@ -95,7 +95,7 @@ def active(d, *parts) -> tuple[Array, ...]:
 
 def weighted_second(Phi, d) -> Array:
     """ΦᵀDΦ."""
-    return Phi.T @ (d[:, None] * Phi)
+    return (d[:, None] * Phi).T @ Phi
 
 
 @dataclass(frozen=True)
