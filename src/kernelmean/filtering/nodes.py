@@ -28,7 +28,7 @@ GOLDEN = (1 + 5**0.5) / 2
 SLANT = np.array([[GOLDEN, 1.0], [-1.0, GOLDEN]]) / (1 + GOLDEN**2) ** 0.5  # of a grid
 CELLS = 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.35, 0.25, 0.18, 0.12, 0.09  # their width, of that of laws
 USUAL = 0.5  # below which they are only where a sensor tells more than that,
-SEEN, WIDER = 2_000, 1.5  # then so many at most, and where paths would go if so much wider
+SEEN, WIDER = 2_000, (1.0, 1.25, 1.5)  # then so many at most, where so much wider paths would go
 LOOKED = 100  # observations of which it is asked
 BLUR = 0.2  # of a cell's width: distribution functions over cells go up over so much
 STEPS = 20  # of the paths that they are drawn from
@@ -226,6 +226,7 @@ def cells(
     the width of a cell.
     """
     points, area, (seeing, X) = None, 0.0, told
+    wider = np.concatenate([part * draws for part in WIDER])
     for side in width * np.array(CELLS):
         found = np.unique(np.floor(draws @ SLANT / side), axis=0)
         if side < USUAL * width or len(found) > (limit or NODES):
@@ -234,7 +235,7 @@ def cells(
             left = chain_of(seeing.at(points).log_density(X).T, np.ones(len(points)))
             if np.median(1.0 / (left * left).sum(axis=1)) >= FEW:
                 break
-            found = np.unique(np.floor(np.vstack([draws, WIDER * draws]) @ SLANT / side), axis=0)
+            found = np.unique(np.floor(wider @ SLANT / side), axis=0)
             if len(found) > SEEN:
                 break
         points, area = (found + 0.5) * side @ SLANT.T, side**2
