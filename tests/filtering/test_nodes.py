@@ -390,6 +390,15 @@ def test_distribution_functions_over_cells_go_up_over_a_fifth_of_one(model, tmp_
     assert_array_equal(again.interval(0.9), found.interval(0.9))
 
 
+@pytest.mark.parametrize("kernel", ["linear", km.Delta(), lambda A, B: A @ B.T + 1.0])
+def test_intervals_over_cells_need_no_kernel_that_smooths(model, kernel):
+    X, Z, seen, _ = data()
+    other = km.KernelBayesFilter(inference="densities", kernel_z=kernel).fit(X, Z)
+    found, plain = other.filter(seen[:5]), model.filter(seen[:5])
+    assert_allclose(found.interval(0.9), plain.interval(0.9), atol=1e-12)
+    assert_allclose(found.quantile(0.3), plain.quantile(0.3), atol=1e-12)
+
+
 def test_directions_stand_beside_states_that_go_round():
     """The mean is then nearer, where how far off a state is tells nothing; a line needs none."""
     data = km.datasets.make_rotation(200, "oscillation", random_state=0)

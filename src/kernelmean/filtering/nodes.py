@@ -27,8 +27,8 @@ BEYOND = 2.0, 0.25  # of the range, on both sides, of nodes of one column and of
 GOLDEN = (1 + 5**0.5) / 2
 SLANT = np.array([[GOLDEN, 1.0], [-1.0, GOLDEN]]) / (1 + GOLDEN**2) ** 0.5  # of a grid
 CELLS = 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.35, 0.25, 0.18, 0.12, 0.09  # their width, of that of laws
-USUAL = 0.5  # below which they are only where a sensor tells more than that,
-SEEN, WIDER = 2_000, (1.0, 1.25, 1.5)  # then so many at most, where so much wider paths would go
+# below half of that they are where a sensor tells more: so many, where so much wider paths would go
+SEEN, WIDER = 2_000, (1.0, 1.25, 1.5)
 LOOKED = 100  # observations of which it is asked
 BLUR = 0.2  # of a cell's width: distribution functions over cells go up over so much
 STEPS = 20  # of the paths that they are drawn from
@@ -84,9 +84,7 @@ class NodeMachine(Recursion):
     middle_x: np.ndarray | float = 0.0
     middle: np.ndarray | float = 0.0
 
-    def __init__(
-        self, X, Z, pairs, kernel_x: Kernel, kernel_z: Kernel, limit: int | None, quick=False
-    ):
+    def __init__(self, X, Z, pairs, kernel_x: Kernel, kernel_z: Kernel, limit, quick: bool):
         """From observations and states, and the rows (earlier, later) of the transitions."""
         earlier, later = pairs
         self.kernel_x, self.kernel_z = kernel_x, kernel_z
@@ -100,11 +98,7 @@ class NodeMachine(Recursion):
         told = seeing, X[evenly(len(X), LOOKED)]
         points, sizes = nodes_of(moving, told, Z, limit, quick, rng)
         if sizes is None:
-            laws = moving.at(points)
-            near = isinstance(moving.density, NormalErrors)
-            self.transition = (
-                chain_near(laws, points) if near else thinned(chain_of(laws.log_density(points)))
-            )
+            self.transition = chain_near(moving.at(points), points)
             warn_of_few(self.transition)
         else:
             self.transition = thinned(chain_of(moving.at(points).log_density(points), sizes))
@@ -174,12 +168,7 @@ class NodeMachine(Recursion):
 
 
 def nodes_of(
-    moving: StateLaw,
-    told: tuple[StateLaw, np.ndarray],
-    Z: np.ndarray,
-    limit: int | None,
-    quick: bool,
-    rng,
+    moving: StateLaw, told: tuple[StateLaw, np.ndarray], Z, limit: int | None, quick: bool, rng
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The nodes and the sizes of their cells; None if they are draws.
 
@@ -229,7 +218,7 @@ def cells(
     wider = np.concatenate([part * draws for part in WIDER])
     for side in width * np.array(CELLS):
         found = np.unique(np.floor(draws @ SLANT / side), axis=0)
-        if side < USUAL * width or len(found) > (limit or NODES):
+        if side < width / 2 or len(found) > (limit or NODES):
             if points is None or limit:
                 break
             left = chain_of(seeing.at(points).log_density(X).T, np.ones(len(points)))
@@ -274,12 +263,14 @@ def chain_of(log_density: np.ndarray, sizes: np.ndarray | None = None) -> np.nda
 
 
 def chain_near(laws: LawsAt, points: np.ndarray) -> np.ndarray | Sparse:
-    """The same of normal laws and nodes drawn from them, next to nothing left out.
+    """Transition probabilities between nodes that were drawn, next to nothing left out.
 
-    That is what is more than `FAR` standard deviations away. A law that no node is near to is
-    that of the nearest.
+    Of normal laws that is what is more than `FAR` standard deviations away. A law that no node is
+    near to is that of the nearest.
     """
     normal: Any = laws.laws
+    if not isinstance(normal, NormalErrors):
+        return thinned(chain_of(laws.log_density(points)))
     n, spread = len(points), np.linalg.norm(normal.root, axis=1)
     tree, at = cKDTree(points / spread), laws.middle / spread
     reach = FAR * np.exp(laws.log_size.max(axis=1))
