@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from filter_cases import quietly, volatility
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
 import kernelmean as km
@@ -348,12 +348,55 @@ def test_nodes_of_wide_laws_of_the_plane_are_cells():
     Z = rng.standard_normal((200, 2))
     law = StateLaw.of(Z, 0.7 * Z + 0.4 * rng.standard_normal(Z.shape))
     points, sizes = nodes_of(law, (law, Z), Z, 500, False, rng)
-    assert_array_equal(sizes, 1.0)
+    assert_array_equal(sizes, sizes[0])  # a square, which its sides fill
+    near = np.partition(np.linalg.norm(points[:, None] - points, axis=2), 1)[:, 1]
+    assert_allclose(np.median(near), sizes[0] ** 0.5)
     assert 250 < len(points) <= 500
     assert all(len(np.unique(column.round(9))) == len(points) for column in points.T)
     inside = points[np.linalg.norm(points, axis=1) < 0.5]
     laws = law.at(inside)
     assert_allclose(chain_of(laws.log_density(points), sizes) @ points, laws.middle, atol=0.01)
+
+
+@pytest.mark.slow
+def test_narrow_laws_of_the_plane_have_more_nodes_unasked():
+    """A pendulum: so few draws as one column needs would be too far apart."""
+    rng, z = np.random.default_rng(0), np.array([1.0, 0.0])
+    Z = np.empty((80, 2))
+    for t in range(80):
+        faster = 0.97 * z[1] - 0.98 * np.sin(z[0]) + 0.1 * rng.standard_normal()
+        Z[t] = z = np.array([z[0] + 0.1 * faster + 0.01 * rng.standard_normal(), faster])
+    X = np.sin(Z[:, :1]) + 0.1 * rng.standard_normal((80, 1))
+    model = km.KernelBayesFilter().fit(X, Z)
+    assert len(model.machine_.points) > 1_000
+    dense = km.KernelBayesFilter(inference="densities").fit(X, Z)
+    assert_array_equal(model.predict(X[:20]), dense.predict(X[:20]))
+
+
+def test_distribution_functions_over_cells_go_up_over_a_fifth_of_one(model, tmp_path):
+    """Those of normal laws around the nodes; means and a file's answers stay as they are."""
+    found, machine = model.filter(data()[2]), model.machine_
+    width = np.array(machine.blur)
+    near = np.partition(np.linalg.norm(machine.points[:, None] - machine.points, axis=2), 1)[:, 1]
+    assert 0.1 * np.median(near) < width.min() <= width.max() < 0.3 * np.median(near)
+    for end, level in zip(found.interval(0.9), (0.05, 0.95), strict=True):
+        far = (end[:, None] - machine.points) / width
+        reached = np.einsum("mn,mnj->mj", found.embedding.weights, norm.cdf(far))
+        assert_allclose(reached, level, atol=2e-3)
+    belief = model.start().update(data()[2][0])
+    assert_allclose(belief.interval(0.9), np.array(found.interval(0.9))[:, 0], atol=1e-9)
+    model.save(tmp_path / "model.km")
+    again = km.load(tmp_path / "model.km").filter(data()[2])
+    assert_array_equal(again.interval(0.9), found.interval(0.9))
+
+
+@pytest.mark.parametrize("kernel", ["linear", km.Delta(), lambda A, B: A @ B.T + 1.0])
+def test_intervals_over_cells_need_no_kernel_that_smooths(model, kernel):
+    X, Z, seen, _ = data()
+    other = km.KernelBayesFilter(inference="densities", kernel_z=kernel).fit(X, Z)
+    found, plain = other.filter(seen[:5]), model.filter(seen[:5])
+    assert_allclose(found.interval(0.9), plain.interval(0.9), atol=1e-12)
+    assert_allclose(found.quantile(0.3), plain.quantile(0.3), atol=1e-12)
 
 
 def test_directions_stand_beside_states_that_go_round():
@@ -457,10 +500,17 @@ def test_a_sensor_finer_than_the_dynamics_has_finer_nodes():
     for fitted in (model, coarse):
         found = quietly(fitted.filter, X[200:])
         off.append(np.mean((found.mean() - Z[200:])[inside] ** 2) / 0.1**2)
-        narrow.append(np.mean(np.ptp(found.interval(0.9), axis=0)[inside] < 1e-9))
+        nodes = found.embedding.interval(0.9)
+        narrow.append(np.mean(np.ptp(nodes, axis=0)[inside] < 1e-9))
+        assert (np.ptp(found.interval(0.9), axis=0) > 1e-3).all()  # cells have a width
     assert len(model.points_) > len(coarse.points_)
     assert off[0] < min(1.2, off[1])
     assert narrow[0] < 0.01 < narrow[1]
+    # states somewhat beyond those learned from are seen as well
+    edge = np.abs(Z[:200]).max(axis=0) + 0.3
+    beyond = quietly(model.filter, np.array([[0.0, 0.0], [edge[0], 0.0]]))
+    assert not beyond.collapsed.any()
+    assert_allclose(beyond.mean()[1], [edge[0], 0.0], atol=0.15)
 
 
 def test_a_constant_state_is_named():

@@ -10,7 +10,7 @@ a stretch. Both end in a `machine.Machine`, whose steps are those of `steps`. By
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -136,7 +136,7 @@ class Plan:
             draft.transition, rule, draft.smoother, points_x, draft.points, features.kernel_,
             draft.kernel, features, draft.features, draft.reg_prior, draft.reg_transition,
         )  # fmt: skip
-        return machine.smoothing(self._smoothing(machine, sequences))
+        return machine.with_regs(machine.rule.reg, self._smoothing(machine, sequences))
 
     def _smoothing(self, machine: Machine, sequences: list[slice]) -> float:
         if self.reg_smoother is not None:
@@ -263,25 +263,6 @@ def tracking_error(means, Z: np.ndarray, learned: np.ndarray) -> float:
     return error if np.isfinite(error) else np.inf
 
 
-def best_smoother(cases: list[tuple[Machine, Any, list[slice], Callable]]) -> float:
-    """λ of the backward pass, of `SMOOTHERS`, with the least error in smoothing rows.
-
-    Of several machines, each with its rows, their sequences, and the error of means of them.
-    """
-    errors = np.zeros(len(SMOOTHERS))
-    for machine, X, sequences, error in cases:
-        steps = machine.track(X, sequences)
-        tracks = {reg: list(steps) for reg in SMOOTHERS}
-        for s in sequences:
-            for i in range(s.stop - 2, s.start - 1, -1):
-                revised = machine.back(steps[i])
-                for reg, track in tracks.items():
-                    track[i] = revised(track[i + 1], reg)
-        means = ([arrays.to_numpy(step.mean) for step in track] for track in tracks.values())
-        errors += [error(track) for track in means]
-    return SMOOTHERS[int(np.argmin(errors))]
-
-
 def choose_smoother_reg(machine: Machine, sequences: list[slice]) -> float:
     """λ of the backward pass with the least error in smoothing a stretch of the training record.
 
@@ -292,5 +273,15 @@ def choose_smoother_reg(machine: Machine, sequences: list[slice]) -> float:
     longest = max(sequences, key=lambda s: s.stop - s.start)
     rows = slice(longest.start, min(longest.stop, longest.start + SMOOTHED))
     Z, X = arrays.to_numpy(machine.points), machine.points_x[rows, :]
-    whole = [slice(0, X.shape[0])]
-    return best_smoother([(machine, X, whole, lambda means: tracking_error(means, Z[rows], Z))])
+    steps = machine.track(X, [slice(0, X.shape[0])])
+    tracks = {reg: list(steps) for reg in SMOOTHERS}
+    for i in range(len(steps) - 2, -1, -1):
+        revised = machine.back(steps[i])
+        for reg, track in tracks.items():
+            track[i] = revised(track[i + 1], reg)
+
+    def error(reg: float) -> float:
+        means = [arrays.to_numpy(step.mean) for step in tracks[reg]]
+        return tracking_error(means, Z[rows], Z)
+
+    return min(SMOOTHERS, key=error)

@@ -1,8 +1,7 @@
 """What rows held out say of filters: how far off they are, and which is taken unasked."""
 
-from copy import copy
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +11,7 @@ from ..core.sequences import check_sequences
 from ..core.threads import one_thread
 from .fit import Plan, tracking_error
 from .machine import Machine, Recursion
-from .nodes import PLANE
 
-ENOUGH = 50  # rows of a stretch that a first look tracks, or half of it
 TRACKED = 1_000  # rows at most that a candidate has to track
 JUDGED = 1_000  # and by which filters are judged, each half by what was learned from the other
 FEW, FOLDS = 100, 3  # rows, up to which so many parts are held out in turn
@@ -32,11 +29,7 @@ class Stretches:
         rows = np.concatenate([np.arange(0), *parts])
         self.X, self.Z = (arrays.take(A, rows, axis=0) for A in (X, Z))
         self.lengths = [len(part) for part in parts]
-
-    @property
-    def slices(self) -> list[slice]:
-        """The rows of each."""
-        return check_sequences(self.lengths, self.X.shape[0])
+        self.slices = check_sequences(self.lengths or None, len(rows))
 
 
 class Split:
@@ -53,29 +46,17 @@ class Split:
         learned = arrays.to_numpy(self.learn.Z).mean(axis=0)
         return np.broadcast_to(learned, tuple(self.held.Z.shape))
 
-    def means(self, machine: Recursion, objective: str = "filter") -> np.ndarray:
-        """Of the stretches, filtered or smoothed."""
-        steps = machine.track(self.held.X, self.held.slices)
-        if objective == "smooth":
-            steps = machine.backward(steps, self.held.slices)
-        return np.array([arrays.to_numpy(step.mean) for step in steps])
-
     def means_by(self, plan: Plan, objective: str = "filter") -> np.ndarray:
-        """Those of a filter that learns from the rest of the record; NaN where none can be."""
+        """Means of a filter that learns from the rest of the record; NaN where none can be."""
         with one_thread(), checks.hushed():  # troubles are seen in the error
             try:
                 machine = plan.learned(self.learn.X, self.learn.Z, self.learn.slices)
             except ValueError:  # a column is constant here
                 return np.full(tuple(self.held.Z.shape), np.nan)
-            return self.means(machine, objective)
-
-    def begun(self) -> Self:
-        """With the beginnings of the stretches, long enough for a first look."""
-        some = [max(n // 2, min(n, ENOUGH)) for n in self.held.lengths]
-        ends = [(s.start, s.start + n) for s, n in zip(self.held.slices, some, strict=True)]
-        few = copy(self)
-        few.held = Stretches(self.held.X, self.held.Z, ends)
-        return few
+            steps = machine.track(self.held.X, self.held.slices)
+            if objective == "smooth":
+                steps = machine.backward(steps, self.held.slices)
+            return np.array([arrays.to_numpy(step.mean) for step in steps])
 
     def error(self, means) -> float:
         """Mean squared error of these means of the stretches, in units of the states' variances."""
@@ -91,7 +72,8 @@ def splits(X, Z, sequences: list[slice], validation) -> list[Split]:
         held = [[_fold(s, k, folds, longest) for s in sequences] for k in range(folds)]
     else:
         share = checks.check_level(validation, "validation")
-        held = [[_tail(s, share, max(1, TRACKED // count)) for s in sequences]]
+        ns = [(s.stop, s.stop - s.start) for s in sequences]
+        held = [[(stop - min(int(share * n), max(1, TRACKED // count)), stop) for stop, n in ns]]
     made = [Split(X, Z, sequences, h) for h in held]
     if any(not s.held.lengths or max(s.learn.lengths) < 2 for s in made):
         raise ValueError(
@@ -106,10 +88,6 @@ def _fold(s: slice, k: int, folds: int, longest: int) -> tuple[int, int]:
     n = s.stop - s.start
     start, stop = s.start + k * n // folds, s.start + (k + 1) * n // folds
     return start, min(stop, start + longest)
-
-
-def _tail(s: slice, share: float, longest: int) -> tuple[int, int]:
-    return s.stop - min(int(share * (s.stop - s.start)), longest), s.stop
 
 
 def warn_if_as_near(held: dict[str, float]) -> None:
@@ -141,8 +119,6 @@ def learned(
     gain, error = mean_and_error(np.add.reduceat(off, np.arange(0, len(off), BLOCK)))
     if not gain <= AHEAD * error:
         return found, found, errors
-    if plan.inference is None and Z.shape[1] <= PLANE:  # not asked to take its time
-        dense = ways["densities"]
     return dense.learned(X, Z, sequences, names), found, errors
 
 

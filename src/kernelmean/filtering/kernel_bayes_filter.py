@@ -77,9 +77,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         `reg`, if that is below 1e-6 and so asks for exact tables.
     max_active : int, optional
         Most training rows that an update of the importance rule touches; more are thinned by
-        systematic sampling. None keeps all. Of densities: nodes; None is 1,000, or up to 10,000
-        where there are several states and little noise; 500 unasked, of one state or two, or up
-        to 1,500 of two where observations tell more than so many nodes can.
+        systematic sampling. None keeps all. Of densities: nodes; None is 500 of one state, up to
+        500 of two, or 2,000 where observations tell more than so many can; 1,000 to 10,000 of
+        three and more, and of two that move with little noise.
     inference : {"kbr", "densities", "auto"}, optional
         Kernel Bayes' rule, or Bayes' rule with two learned laws, p(z_t | z_{t−1}) and p(x_t | z_t),
         on weights of nodes (MATH §13.8): normal laws or densities around Gaussian processes, of two
@@ -87,10 +87,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         exact filter and much nearer to the exact smoother, and take longer to learn; they choose
         everything themselves (`rule` and the regularisers are not used), need NumPy arrays, and
         cannot be supervised. "auto" takes densities unless the rule tracks training rows held out
-        with clearly less error. None is "auto" with half of the nodes,
-        where that takes seconds (of two states, up to two for 500 rows): up to 5,000 rows
-        of ten columns in all; beyond, and where kernels, features, regularisers or `rule` are
-        given, or states repeat, it is "kbr". Supervised, it is the rule.
+        with clearly less error. None is "auto" where that takes seconds: up to 5,000 rows of ten
+        columns in all; beyond, and where kernels, features, regularisers or `rule` are given, or
+        states repeat, it is "kbr". Supervised, it is the rule.
 
     Attributes
     ----------
@@ -181,9 +180,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
         Scales of the lengthscales of `kernel_x` and `kernel_z` and the update's regulariser are
         searched for the least squared error of the filtered mean on training rows held out, in
-        units of each state's variance: coarsely on half of every other fold and then finely, one
-        after the other, on all; η and λ' follow their leave-one-out criteria throughout. Then
-        `reg_smoother` is chosen by smoothing rows of every other fold.
+        units of each state's variance: one after the other, by large steps and then by small
+        ones; η and λ' follow their leave-one-out criteria throughout. `reg_smoother` is then
+        chosen as by `fit`.
 
         That is of kernel Bayes' rule. With `inference=None`, where `fit` takes two densities, these
         are what is returned: they choose everything themselves, and nothing is searched.
@@ -229,7 +228,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         if not isinstance(m, Machine):
             raise ValueError("with_reg needs inference='kbr'; densities have nothing to choose")
         back = m.smoother.reg if reg_smoother is None else reg_smoother
-        other._adopt(m.updating(reg).smoothing(back))
+        other._adopt(m.with_regs(reg, back))
         return other
 
     def _adopt(self, machine: Recursion, rule: Machine | None = None) -> None:

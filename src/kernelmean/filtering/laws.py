@@ -17,7 +17,6 @@ from ..core.moments import evenly
 from ..densities import fit as densities
 from ..densities.conditional_density import ConditionalDensity
 from ..densities.laws import MovedLaws
-from ..densities.location import Location
 from ..densities.search import DensitySearch
 from ..densities.standard import (
     TINY,
@@ -26,7 +25,6 @@ from ..densities.standard import (
     NormalErrors,
     Standard,
     clearly,
-    nearer,
     regressed,
 )
 from ..kernels import fitted_kernel
@@ -50,17 +48,15 @@ class StateLaw:
     def of(cls, X: np.ndarray, Y: np.ndarray, turning: bool = False) -> StateLaw:
         """A density in place of the normal law where rows left out are clearly likelier so.
 
-        With `turning`, directions stand beside two states where the evidence is larger so and rows
-        left out are clearly nearer: of states that follow exactly evidence alone means nothing.
+        With `turning`, directions stand beside two states where the evidence is larger so.
         """
-        loss, where = sought(X, Y)
+        search = EvidenceSearch(X, Y)
         if turning := turning and X.shape[1] == 2 and len(X) >= len(ROUND) * ROWS_PER_SCALE:
-            beside, plain = directed(X), where
-            other, turned = sought(beside, Y, ROUND)
-            where = nearer(plain, turned, Y) if other < loss else plain
-            if turning := where is turned:
-                X = beside
-        where = replace(where, beyond=None)  # nodes end, and what is unknown counts
+            beside = EvidenceSearch(directed(X), Y, ROUND)
+            if turning := beside.loss < search.loss:
+                X, search = directed(X), beside
+        # nodes end, and what is unknown counts
+        where = replace(regressed(Forms(X, search), Y), beyond=None)
         standard, _ = Standard.of(where, X)
         E = standard.residuals
         normal, some = NormalErrors.of(E), evenly(len(E), JUDGED)
@@ -96,12 +92,6 @@ class StateLaw:
     def _given(self, X) -> Array:
         """What the laws are given."""
         return directed(X) if self.turning else X
-
-
-def sought(X: np.ndarray, Y: np.ndarray, begin=1.0) -> tuple[float, Location]:
-    """−log evidence per row of the scales found, beginning at these; and m with them."""
-    search = EvidenceSearch(X, Y, begin)
-    return search.loss, regressed(Forms(X, search), Y)
 
 
 def directed(X: np.ndarray) -> np.ndarray:

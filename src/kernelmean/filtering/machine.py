@@ -56,6 +56,7 @@ class Recursion(Saveable, ABC):
     kernel_z: Kernel
     guided: Callable[..., Step]  # of the rule that can be supervised
     share: Any = None  # of the law of the training states, at each point; None is the same at all
+    blur: tuple[float, ...] | None = None  # of distribution functions of the states, by column
 
     @abstractmethod
     def first(self, prior: MeanEmbedding) -> Step:
@@ -179,13 +180,10 @@ class Machine(Recursion):
         """Σ_i β_i of a belief m is `mass` @ m."""
         return arrays.namespace(self.points).sum(self.shares.Q, axis=0) @ self.shares.gain
 
-    def updating(self, reg: float) -> Self:
-        """The same with another regulariser of the update."""
-        return replace(self, rule=replace(self.rule, reg=reg))
-
-    def smoothing(self, reg: float) -> Self:
-        """The same with another regulariser of the backward pass."""
-        return replace(self, smoother=replace(self.smoother, reg=reg))
+    def with_regs(self, reg: float, back: float) -> Self:
+        """The same with other regularisers of the update and of the backward pass."""
+        rule, smoother = replace(self.rule, reg=reg), replace(self.smoother, reg=back)
+        return replace(self, rule=rule, smoother=smoother)
 
     # ------------------------------------------------------------ one step
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -21,16 +20,17 @@ from ..kernels import Kernel
 from .laws import LawsAt, StateLaw
 from .machine import Recursion, Step
 
-NODES, MOST = 1_000, 10_000  # of one column or wide laws; of several where laws are narrow
+NODES = 500  # of one state; cells of two
+LEAST, MOST = 1_000, 10_000  # of draws; as many as the narrower laws are
 PAIRS, REACHED = 1e6, 300  # so many may follow each other, and may follow each, at least
-PLANE = 2  # states, up to which half of the usual nodes are enough: of more they are too far apart
-SEEN = 1_500  # cells of the plane at most where a sensor tells more than usual ones do
-FINER_STILL = 2.0 ** -np.arange(0.5, 4, 0.5)  # how much narrower their cells may be then
-LOOKED = 100  # observations of which it is asked
 BEYOND = 2.0, 0.25  # of the range, on both sides, of nodes of one column and of several
 GOLDEN = (1 + 5**0.5) / 2
 SLANT = np.array([[GOLDEN, 1.0], [-1.0, GOLDEN]]) / (1 + GOLDEN**2) ** 0.5  # of a grid
-FINER = 0.5, 0.6, 0.7, 0.8, 0.9, 1.0  # width of its cells, of that of laws
+CELLS = 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.35, 0.25, 0.18, 0.12, 0.09  # their width, of that of laws
+# below half of that they are where a sensor tells more: so many, where so much wider paths would go
+SEEN, WIDER = 2_000, (1.0, 1.25, 1.5)
+LOOKED = 100  # observations of which it is asked
+BLUR = 0.2  # of a cell's width: distribution functions over cells go up over so much
 STEPS = 20  # of the paths that they are drawn from
 TIMES, DRAWN = 8, 16_000  # draws of which one is kept, and all of them at most
 NOTHING = 1e-9  # of a row's largest transition
@@ -38,9 +38,6 @@ FAR = 5.5  # standard deviations: what is there comes to nothing
 FEW = 3.0  # successors of a node, or nodes that an observation leaves: intervals mean nothing then
 THIN = 0.25  # share of transitions below which the others are not kept
 ABSURD = 12.0  # log density below that of the most surprising training row, of a collapse
-
-
-Nodes = tuple[np.ndarray, np.ndarray | None]
 
 
 class NodeMachine(Recursion):
@@ -76,6 +73,8 @@ class NodeMachine(Recursion):
         Standard deviations of observations and states, in units of which the laws are,
     middle_x, middle : arrays of shape (d_x,) and (d_z,), or 0
         and means, from which they count.
+    blur : tuple of float, optional
+        By how much distribution functions over cells of the plane are smoothed, by column.
     """
 
     # a file of an earlier version may have none of these
@@ -85,9 +84,7 @@ class NodeMachine(Recursion):
     middle_x: np.ndarray | float = 0.0
     middle: np.ndarray | float = 0.0
 
-    def __init__(
-        self, X, Z, pairs, kernel_x: Kernel, kernel_z: Kernel, limit: int | None, quick=False
-    ):
+    def __init__(self, X, Z, pairs, kernel_x: Kernel, kernel_z: Kernel, limit, quick: bool):
         """From observations and states, and the rows (earlier, later) of the transitions."""
         earlier, later = pairs
         self.kernel_x, self.kernel_z = kernel_x, kernel_z
@@ -101,12 +98,14 @@ class NodeMachine(Recursion):
         told = seeing, X[evenly(len(X), LOOKED)]
         points, sizes = nodes_of(moving, told, Z, limit, quick, rng)
         if sizes is None:
-            self.transition = among(moving.at(points), points)
+            self.transition = chain_near(moving.at(points), points)
             warn_of_few(self.transition)
         else:
             self.transition = thinned(chain_of(moving.at(points).log_density(points), sizes))
-            onward = moving.at(Z[evenly(len(Z), NODES)]).log_density(points)
+            onward = moving.at(Z[evenly(len(Z), LEAST)]).log_density(points)
             self.share = chain_of(onward, sizes).mean(axis=0)
+            if Z.shape[1] == 2:
+                self.blur = tuple(BLUR * sizes[0] ** 0.5 * self.units)
         self.points = frozen(points * self.units + self.middle)
         self.points_x = frozen(seeing.at(points).sample(rng) * self.units_x + self.middle_x)
 
@@ -169,28 +168,22 @@ class NodeMachine(Recursion):
 
 
 def nodes_of(
-    moving: StateLaw,
-    told: tuple[StateLaw, np.ndarray],
-    Z: np.ndarray,
-    limit: int | None,
-    quick: bool,
-    rng,
-) -> Nodes:
+    moving: StateLaw, told: tuple[StateLaw, np.ndarray], Z, limit: int | None, quick: bool, rng
+) -> tuple[np.ndarray, np.ndarray | None]:
     """The nodes and the sizes of their cells; None if they are draws.
 
     Of one column half of them are among the training states, a quarter further on either side. Of
     several they are where paths of a few steps from evenly spaced states go. Of draws one of
     several neighbours is kept, so that nodes are drawn from the same law but lie evenly.
 
-    Cells are smaller where observations, `told` with their law, would leave hardly more than one.
+    `told` are observations with their law.
     """
     low, high = Z.min(axis=0), Z.max(axis=0)
-    n = limit or (NODES // 2 if quick and Z.shape[1] <= PLANE else NODES)
     further = BEYOND[Z.shape[1] > 1] * (high - low)
     box = low - further, high + further
     if Z.shape[1] == 1:
         ends = np.concatenate([box[0], low, high, box[1]])
-        points = np.interp(np.linspace(0.0, 1.0, n), [0.0, 0.25, 0.75, 1.0], ends)
+        points = np.interp(np.linspace(0.0, 1.0, limit or NODES), [0.0, 0.25, 0.75, 1.0], ends)
         return points[:, None], np.gradient(points)
 
     def some(n: int) -> np.ndarray:
@@ -200,57 +193,49 @@ def nodes_of(
             found.append(at)
         return np.concatenate(found)[:n]
 
+    if Z.shape[1] == 2:
+        draws = some(min(TIMES * (limit or NODES), DRAWN))
+        points, size = cells(draws, moving.narrowest(Z), told, limit)
+        if points is not None:
+            return points, np.full(len(points), size)
+    n = limit or LEAST
     if not limit and not quick and isinstance(moving.density, NormalErrors):
-        n = enough(moving, some(NODES // 4))
-    points = some(max(n, min(TIMES * n, DRAWN)))
-    width = moving.narrowest(Z)
-    found = cells(points, width, n) if Z.shape[1] == 2 else None
-    if found is None:
-        return np.array(one_of_each(points, n, rng)), None
-
-    def grids() -> Iterator[Nodes]:
-        yield found, np.ones(len(found))
-        if limit:
-            return
-        draws = some(DRAWN)
-        for part in FINER_STILL:
-            if (finer := cells(draws, part * width, SEEN)) is None:
-                return
-            yield finer, np.ones(len(finer))
-
-    return fine_enough(told, grids())
+        n = enough(moving, some(LEAST // 4))
+    return np.array(one_of_each(some(max(n, min(TIMES * n, DRAWN))), n, rng)), None
 
 
-def fine_enough(told: tuple[StateLaw, np.ndarray], tried: Iterator[Nodes]) -> Nodes:
-    """The first of these nodes of which half of the observations leave a few, or else the last."""
-    seeing, X = told
-    for points, sizes in tried:
-        left = chain_of(seeing.at(points).log_density(X).T, sizes)
-        if np.median(1.0 / (left * left).sum(axis=1)) >= FEW:
-            break
-    return points, sizes
+def cells(
+    draws: np.ndarray, width: float, told: tuple[StateLaw, np.ndarray], limit: int | None
+) -> tuple[np.ndarray | None, float]:
+    """Middles of the cells of a grid that draws of the plane are in, and the area of one.
+
+    None if cells as wide as laws are too many. They are narrower, by half at most: sums over them
+    are next to integrals; and narrower still while observations leave hardly more than one. The
+    grid is slanted, no two nodes share a coordinate, and so quantiles of one column do not jump by
+    the width of a cell.
+    """
+    points, area, (seeing, X) = None, 0.0, told
+    wider = np.concatenate([part * draws for part in WIDER])
+    for side in width * np.array(CELLS):
+        found = np.unique(np.floor(draws @ SLANT / side), axis=0)
+        if side < width / 2 or len(found) > (limit or NODES):
+            if points is None or limit:
+                break
+            left = chain_of(seeing.at(points).log_density(X).T, np.ones(len(points)))
+            if np.median(1.0 / (left * left).sum(axis=1)) >= FEW:
+                break
+            found = np.unique(np.floor(wider @ SLANT / side), axis=0)
+            if len(found) > SEEN:
+                break
+        points, area = (found + 0.5) * side @ SLANT.T, side**2
+    return points, area
 
 
 def enough(moving: StateLaw, few: np.ndarray) -> int:
     """So many draws that a node has many successors: few are near any other if laws are narrow."""
     told = moving.at(few).log_density(few)
     near = np.mean(told > told.max(axis=1, keepdims=True) + np.log(NOTHING))
-    return int(np.clip(max((PAIRS / near) ** 0.5, REACHED / near), NODES, MOST))
-
-
-def cells(points: np.ndarray, width: float, most: int) -> np.ndarray | None:
-    """Middles of the cells of a grid that points of the plane are in; None if they are too many.
-
-    Cells are as wide as laws or narrower, by half at most: sums over them are next to integrals.
-    The grid is slanted, no two nodes share a coordinate, and so quantiles of one column do not jump
-    by the width of a cell.
-    """
-    slanted = points @ SLANT
-    for part in FINER:
-        found = np.unique(np.floor(slanted / (part * width)), axis=0)
-        if len(found) <= most:
-            return (found + 0.5) * (part * width) @ SLANT.T
-    return None
+    return int(np.clip(max((PAIRS / near) ** 0.5, REACHED / near), LEAST, MOST))
 
 
 def one_of_each(points: np.ndarray, n: int, rng) -> list[np.ndarray]:
@@ -277,20 +262,15 @@ def chain_of(log_density: np.ndarray, sizes: np.ndarray | None = None) -> np.nda
     return K
 
 
-def among(laws: LawsAt, points: np.ndarray) -> np.ndarray | Sparse:
-    """Transition probabilities between nodes that were drawn."""
-    if isinstance(laws.laws, NormalErrors):
-        return chain_near(laws, points)
-    return thinned(chain_of(laws.log_density(points)))
-
-
 def chain_near(laws: LawsAt, points: np.ndarray) -> np.ndarray | Sparse:
-    """The same of normal laws and nodes drawn from them, next to nothing left out.
+    """Transition probabilities between nodes that were drawn, next to nothing left out.
 
-    That is what is more than `FAR` standard deviations away. A law that no node is near to is
-    that of the nearest.
+    Of normal laws that is what is more than `FAR` standard deviations away. A law that no node is
+    near to is that of the nearest.
     """
     normal: Any = laws.laws
+    if not isinstance(normal, NormalErrors):
+        return thinned(chain_of(laws.log_density(points)))
     n, spread = len(points), np.linalg.norm(normal.root, axis=1)
     tree, at = cKDTree(points / spread), laws.middle / spread
     reach = FAR * np.exp(laws.log_size.max(axis=1))

@@ -15,20 +15,43 @@ from ..core.moments import block_rows
 from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
+from ..kernels import Gaussian
 from . import inputs
 from .machine import Recursion, Step
 
 COPIES = 8  # of the weights of some steps, in a block
 
 
+class _States(Law):
+    """Laws of the state."""
+
+    machine: Recursion
+    stem = "z"
+
+    def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
+        """As of any law; over cells each node is a normal law, whatever the kernel."""
+        if (width := self.machine.blur) is None:
+            return super().interval(level, kind)
+        return self._cells.interval(level, width, kind)
+
+    def quantile(self, q) -> Array:
+        """Likewise."""
+        width = self.machine.blur
+        return super().quantile(q) if width is None else self._cells.quantile(q, width)
+
+    @property
+    def _cells(self) -> MeanEmbedding:
+        m = self.embedding
+        return MeanEmbedding.of_parts(m.points, m.weights, None, Gaussian(1.0))
+
+
 @dataclass(frozen=True, repr=False, eq=False)
-class _Steps(Law):
+class _Steps(_States):
     """A batch of laws of the state, one a step."""
 
     machine: Recursion
     steps: tuple[Step, ...]
     labels: Labels = field(kw_only=True)
-    stem = "z"
     embeddings = attribute("embeddings", "embedding")
 
     @cached_property
@@ -125,14 +148,12 @@ class Forecast(_Steps):
         return f"Forecast({len(self)} steps, {self.machine.points.shape[1]} state(s))"
 
 
-class Belief(Law):
+class Belief(_States):
     """A belief about the state that observations are fed to one at a time: a single law.
 
     Made by `KernelBayesFilter.start`. `predict` and `update` change it, and return it; `copy`
     keeps a version.
     """
-
-    stem = "z"
 
     def __init__(self, machine: Recursion, step: Step):
         self.machine, self.step = machine, step

@@ -14,7 +14,6 @@ from ..core.saving import Saveable
 DROPPED = 1e-6  # share of Σβ⁺ that rows with next to no weight may hold together
 COLLAPSE = 1e-3  # least Σw of an update that is believed
 FADED = 0.1  # mass of a prediction below which it is scaled back to one
-CACHED = 1024  # rows of a block that stays in the processor's cache
 TENSOR_FLOATS = 2**26  # largest tensor of the squared rule, 512 MiB
 
 
@@ -96,12 +95,7 @@ def active(d, *parts) -> tuple[Array, ...]:
 
 def weighted_second(Phi, d) -> Array:
     """ΦᵀDΦ."""
-    second, n = 0.0, d.shape[0]
-    for i in range(0, max(n, 1), CACHED):
-        part = slice(i, min(i + CACHED, n))
-        P = Phi[part, :]
-        second = second + (d[part, None] * P).T @ P
-    return second
+    return (d[:, None] * Phi).T @ Phi
 
 
 @dataclass(frozen=True)
@@ -116,12 +110,12 @@ class Importance(Saveable):
 
     def __call__(self, m, coordinates) -> list[tuple[Array, Array]]:
         """u (r_x,) and Σ_i w_i [q(z_i), 1, z_i], for each of some beliefs m (r_z,)."""
-        return [self._one(m[b], coordinates[b, :]) for b in range(len(m))]
-
-    def _one(self, m, phi) -> tuple[Array, Array]:
-        d, Phi, readout = active(self.kept(m), self.Phi, self.readout)
-        u = solves.solve_once(weighted_second(Phi, d), self.reg, phi)
-        return u, (d * (Phi @ u)) @ readout
+        told = []
+        for b in range(len(m)):
+            d, Phi, readout = active(self.kept(m[b]), self.Phi, self.readout)
+            u = solves.solve_once(weighted_second(Phi, d), self.reg, coordinates[b, :])
+            told.append((u, (d * (Phi @ u)) @ readout))
+        return told
 
     def weights(self, m, u) -> Array:
         """The weights on all rows that `u` stands for, (n,)."""

@@ -1,6 +1,6 @@
 """Search for a filter's settings, by tracking rows held out."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -8,37 +8,29 @@ from sklearn.base import clone
 
 from ..core import checks
 from ..core.progress import Verbose, in_processes
-from ..core.threads import one_thread
 from ..densities.standard import clearly
 from ..features.choose import learns_from_pairs
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel
-from .fit import Dynamics, Plan, best_smoother, observed_kernel, state_kernel
+from .fit import Plan, observed_kernel, state_kernel
 from .held_out import Split, splits, warn_if_as_near
 from .inputs import record
 from .machine import Machine
 
-SCALES = (0.5, 1.0, 2.0)  # factors of the lengthscales in the first round,
-FINE = (0.71, 1.0, 1.41)  # and around the best of them in the second
-THINNED = 2  # of so many parts one is tracked in the first round,
-REGS = (-3.5, -2.5, -1.5)  # log10 λ of the update (δ = λ²) in the first round,
-FINE_REGS = (-0.5, 0.0, 0.5)  # and what is added to it in the second
+SCALES = (0.5, 2.0), (0.71, 1.41)  # factors of a lengthscale in the first round, in the second,
+REGS = (0.1, 10.0), (0.32, 3.2)  # and of λ
 # until the rest is chosen, where nothing else is given
 MEANWHILE = {"reg_smoother": 0.1, "features": Nystroem(tol=1e-4, max_rank=300)}
-OBJECTIVES = ("filter", "smooth")
 PARTS = "errors"  # of a candidate, each part's own
 
 
 def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verbose) -> Any:
-    """A filter like `model` with the best settings: a coarse round over the grid, then a fine one.
-
-    See `KernelBayesFilter.tune`.
-    """
+    """A filter like `model` with the best settings; see `KernelBayesFilter.tune`."""
     points_x, points_z, sequences = record(X, Z, lengths)
     parts = splits(points_x, points_z, sequences, validation)
     kernel_x = observed_kernel(model.kernel_x, points_x, points_z, checks.column_names(X))
     kernel_z = state_kernel(model.kernel_z, points_z, checks.column_names(Z))
-    checks.check_choice(objective, "objective", OBJECTIVES)
+    checks.check_choice(objective, "objective", ("filter", "smooth"))
     params = model.get_params(deep=False)
     if model.inference is None and Plan(**params).compares(points_x, points_z):
         plain = clone(model).fit(X, Z, lengths)
@@ -46,26 +38,23 @@ def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verb
             plain.tuning_ = []
             return plain
     filled = {name: value for name, value in MEANWHILE.items() if params[name] is None}
-    search = _Search(Plan(**params | filled), kernel_x, kernel_z, parts, objective, n_jobs)
-    untuned = {"kernel_x": kernel_x, "kernel_z": kernel_z, "inference": "kbr", "reg_smoother": 0.1}
+    known = {"kernel_x": kernel_x, "kernel_z": kernel_z, "inference": "kbr"}
+    plan = Plan(**params | filled | known)
+    search = _Search(plan, {"x": kernel_x, "z": kernel_z}, parts, objective, n_jobs)
     with checks.hushed():
-        machine: Any = Plan(**params | untuned).learned(points_x, points_z, sequences)
-    tried, best, begun = search.coarse_to_fine(machine.rule.reg, verbose)
+        machine: Any = plan.learned(points_x, points_z, sequences)
+    tried, best, begun = search.found(machine.rule.reg, verbose)
     mean = float(np.mean([part.error(part.mean) for part in parts]))
     held = {"tuned": best["error"], "untuned": begun["error"], "mean": mean}
-    if model.inference == "auto" and search.plan.compares(points_x, points_z):
-        held["densities"] = search.by_densities()
+    if model.inference == "auto" and Plan(**params).compares(points_x, points_z):
+        held["densities"] = float(np.mean(search.errors(replace(plan, inference="densities"))))
+    chosen = clone(model)
     if held.get("densities", np.inf) < held["tuned"]:
-        chosen = clone(model).set_params(inference="densities").fit(X, Z, lengths)
+        chosen.set_params(inference="densities").fit(X, Z, lengths)
     else:
-        settings = {
-            "kernel_x": kernel_x.scaled(best["scale_x"]),
-            "kernel_z": kernel_z.scaled(best["scale_z"]),
-            "reg": best["reg"],
-        }
-        if model.reg_smoother is None:
-            settings["reg_smoother"] = search.best_smoother(best)
-        chosen = clone(model).set_params(inference="kbr", **settings).fit(X, Z, lengths)
+        settings = search.kernels_at(best) | {"inference": "kbr", "reg": best["reg"]}
+        chosen.set_params(**settings).fit(X, Z, lengths)
+        chosen.reg_smoother = chosen.reg_smoother_
     warn_if_as_near(held)
     chosen.tuning_, chosen.held_out_ = tried, held
     return chosen
@@ -76,96 +65,48 @@ class _Search:
     """Errors of tracking the parts held out, by scales of the kernels and regulariser."""
 
     plan: Plan
-    kernel_x: Kernel
-    kernel_z: Kernel
+    kernels: dict[str, Kernel]
     parts: list[Split]
     objective: str
     n_jobs: int | None
-    drafts: dict = field(default_factory=dict)
 
-    def coarse_to_fine(self, reg: float, verbose: Verbose) -> tuple[list[dict], dict, dict]:
+    def found(self, reg: float, verbose: Verbose) -> tuple[list[dict], dict, dict]:
         """All candidates tried, the best, and what all began with, at the λ given.
 
-        First the grid, tracking the beginnings of every other of the parts; then around the best
-        of it λ, and one lengthscale after the other, tracking all.
+        One lengthscale after the other and λ go to where the error is least: by large steps, and
+        then by small ones.
         """
-        short = [part.begun() for part in self.parts[::THINNED]]
-        few = replace(self, parts=short, drafts={})
-        regs = self._regs(1.0, REGS)
-        x = [(scale, regs) for scale in self._steps(self.kernel_x, SCALES)]
-        grid = [(scale, x) for scale in self._steps(self.kernel_z, SCALES)]
-        coarse = few.tried(grid, "tuning, round 1 of 2", verbose)
-        best = min(coarse, key=lambda row: row["error"])
-        around = self._regs(best["reg"], FINE_REGS)
-        begun = self.candidates(1.0, [(1.0, [reg])])
-        fine = begun + self.candidates(best["scale_z"], [(best["scale_x"], around)])
-        for name, kernel in (("scale_x", self.kernel_x), ("scale_z", self.kernel_z)):
-            best = min(fine, key=lambda row: row["error"])
-            others = [best | {name: best[name] * f} for f in self._steps(kernel, FINE) if f != 1.0]
-            beside = [(row["scale_z"], [(row["scale_x"], [row["reg"]])]) for row in others]
-            fine += self.tried(beside, "tuning, round 2 of 2", verbose)
-        best = min(fine, key=lambda row: row["error"])
-        gain = np.subtract(begun[0][PARTS], best[PARTS])
-        best = best if len(gain) < 2 or clearly(gain) else begun[0]
-        for row in coarse + fine:
-            row.pop(PARTS, None)
-        return coarse + fine, best, begun[0]
+        tried = [self.candidate({"scale_x": 1.0, "scale_z": 1.0, "reg": reg})]
+        best = begun = tried[0]
+        for k in range(2):
+            for name in ("scale_x", "scale_z", "reg"):
+                tasks = [(best | {name: best[name] * f},) for f in self._factors(name, k)]
+                title = f"tuning, round {k + 1} of 2"
+                tried += in_processes(self.candidate, tasks, self.n_jobs, title, verbose)
+                best = min(tried, key=lambda row: row["error"])
+        gain = np.subtract(begun[PARTS], best[PARTS])
+        best = best if len(gain) < 2 or clearly(gain) else begun
+        return [{k: v for k, v in row.items() if k != PARTS} for row in tried], best, begun
 
-    def tried(self, grid: list[tuple], title: str, verbose: Verbose) -> list[dict]:
-        """Candidates at scales of the states' kernel, each with its own of the other and λ."""
-        found = in_processes(self.candidates, grid, self.n_jobs, title, verbose)
-        return [row for rows in found for row in rows]
+    def _factors(self, name: str, k: int) -> tuple[float, ...]:
+        """Of a setting in round k; none where nothing can change, or it is given."""
+        if name == "reg":
+            power = 1 if self.plan.rule == "importance" else 2
+            return () if self.plan.reg is not None else tuple(f**power for f in REGS[k])
+        kernel = self.kernels[name[-1]]
+        unused = name == "scale_x" and learns_from_pairs(self.plan.features)
+        return () if unused or kernel.scaled(2.0) == kernel else SCALES[k]
 
-    def _steps(self, kernel: Kernel, factors: tuple[float, ...]) -> tuple[float, ...]:
-        """The factors, or one alone where there is no lengthscale for them to change."""
-        unused = kernel is self.kernel_x and learns_from_pairs(self.plan.features)
-        return (1.0,) if unused or kernel.scaled(2.0) == kernel else factors
+    def candidate(self, settings: dict) -> dict:
+        """These settings with their error."""
+        known: dict[str, Any] = self.kernels_at(settings)
+        parts = self.errors(replace(self.plan, reg=settings["reg"], **known))
+        return settings | {"error": float(np.mean(parts)), PARTS: parts}
 
-    def _regs(self, best: float, powers: tuple[float, ...]) -> list[float]:
-        if self.plan.reg is not None:
-            return [self.plan.reg]
-        power = 1 if self.plan.rule == "importance" else 2
-        return [best * 10.0 ** (power * u) for u in powers]
+    def kernels_at(self, settings: dict) -> dict[str, Kernel]:
+        """Those of the settings."""
+        return {f"kernel_{c}": self.kernels[c].scaled(settings[f"scale_{c}"]) for c in "xz"}
 
-    def candidates(self, scale_z: float, grid: list[tuple[float, list[float]]]) -> list[dict]:
-        """The errors at a scale of the states' kernel, scales of the other, and regularisers."""
-        rows = []
-        with one_thread(), checks.hushed():  # troubles are seen in the error
-            for scale_x, regs in grid:
-                scales = {"scale_x": scale_x, "scale_z": scale_z}
-                made = self._machines(scale_x, scale_z, regs[0])
-                for reg in regs:
-                    parts = [p.error(p.means(m.updating(reg), self.objective)) for m, p in made]
-                    told = {"reg": reg, "error": float(np.mean(parts)), PARTS: parts}
-                    rows.append(scales | told)
-        return rows
-
-    def by_densities(self) -> float:
-        """Their error."""
-        kernels: dict[str, Any] = {"kernel_x": self.kernel_x, "kernel_z": self.kernel_z}
-        plan = replace(self.plan, inference="densities", **kernels)
-        errors = [part.error(part.means_by(plan, self.objective)) for part in self.parts]
-        return float(np.mean(errors))
-
-    def best_smoother(self, best: dict) -> float:
-        """The backward pass's regulariser, at the settings found for the filter."""
-        with one_thread(), checks.hushed():
-            made = self._machines(best["scale_x"], best["scale_z"], best["reg"])[::THINNED]
-            return best_smoother([(m, p.held.X, p.held.slices, p.error) for m, p in made])
-
-    def _machines(self, scale_x: float, scale_z: float, reg: float) -> list[tuple]:
-        """Filters learned from the rest of the record, each with the part that it is to track."""
-        plan = replace(self.plan, kernel_x=self.kernel_x.scaled(scale_x), reg=reg)
-        pairs = zip(self._drafts(scale_z), self.parts, strict=True)
-        return [(plan.finish(d, p.learn.X, p.learn.slices, None), p) for d, p in pairs]
-
-    def _drafts(self, scale_z: float) -> list[Dynamics]:
-        """Dynamics of all parts; η and λ' are chosen on the first, most of which is in all."""
-        if scale_z not in self.drafts:
-            plan, drafts = replace(self.plan, kernel_z=self.kernel_z.scaled(scale_z)), []
-            for part in self.parts:
-                drafts.append(Dynamics(plan, part.learn.Z, part.learn.slices, None))
-                regs = drafts[0].reg_prior, drafts[0].reg_transition
-                plan = replace(plan, reg_prior=regs[0], reg_transition=regs[1])
-            self.drafts[scale_z] = drafts
-        return self.drafts[scale_z]
+    def errors(self, plan: Plan) -> list[float]:
+        """Of each part, tracked by a filter that learns from the rest of the record."""
+        return [part.error(part.means_by(plan, self.objective)) for part in self.parts]
