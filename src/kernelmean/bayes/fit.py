@@ -76,11 +76,6 @@ class PairsFit(Saveable):
         """Sorted, as coordinates are."""
         return self.order.sorted(self.points)
 
-    @property
-    def kernel_z(self) -> Kernel:
-        """Of latents."""
-        return self.features_z.kernel_
-
     def once(self, name: str, key: tuple, search: Callable[[], Any]) -> Any:
         """What a search finds, sought anew only where the key is another than the last time."""
         known = self.found.get(name)
@@ -118,7 +113,7 @@ def learn_observations(asked: Any, names: list[str] | None, X, fit: PairsFit) ->
     kernel = bent_or_not(asked, names, seen, fit.Q, copies)
     if asked.tune_lengthscale:
         kernel = kernel.scaled(best_scale(kernel, seen, fit.Q, copies=copies))
-    features, Phi = fit_pairs(asked.features, seen, kernel, fit.latents, fit.kernel_z)
+    features, Phi = fit_pairs(asked.features, seen, kernel, fit.latents, fit.features_z.kernel_)
     fit.order.renumber(features)
     return replace(fit, features_x=features, Phi=Phi, copies=copies, seen=X)
 

@@ -177,7 +177,7 @@ class KernelBayes(Saveable, BaseEstimator):
         else:
             fit = learn_observations(self, checks.column_names(X), points_x, fit)
             self.features_x_ = fit.features_x
-        self._fit, self.features_z_, self.kernel_z_ = fit, fit.features_z, fit.kernel_z
+        self._fit, self.features_z_, self.kernel_z_ = fit, fit.features_z, fit.features_z.kernel_
         self.kernel_x_ = self.features_x_.kernel_
         if rows is not None and self.density_ is None:
             self.regularisers()  # a pass for the prior of the latents

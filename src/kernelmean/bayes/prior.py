@@ -47,8 +47,9 @@ class Ratio(NamedTuple):
 def ratio_of(prior, fit: PairsFit, asked: Any) -> Ratio:
     """By the `ratio` and `reg_prior` that are asked for; None is the law of the latents."""
     (n, d), given = fit.points.shape, asked.ratio
-    m = MeanEmbedding(fit.latents, kernel=fit.kernel_z) if prior is None else prior
-    m = as_one_embedding(m, fit.kernel_z, "prior", d, "the training latents")
+    kernel = fit.features_z.kernel_
+    m = MeanEmbedding(fit.latents, kernel=kernel) if prior is None else prior
+    m = as_one_embedding(m, kernel, "prior", d, "the training latents")
     U, eta = fit.features_z.transform(m.points), None
     if given is None:
         eta = asked.reg_prior
@@ -66,7 +67,7 @@ def ratio_of(prior, fit: PairsFit, asked: Any) -> Ratio:
         values = checks.as_vector(told, "ratio", n=n)
         at = given if callable(given) else lambda _: values
         beta = fit.order.sorted(values) / n
-    xp, covered = arrays.namespace(beta), _coverage(U, m, fit.kernel_z)
+    xp, covered = arrays.namespace(beta), _coverage(U, m, kernel)
     if covered < COVERED or not bool(xp.any(beta > 0)):
         checks.warn_numerical(
             f"the training latents cover {covered:.1g} of the prior: it lies where there are few "

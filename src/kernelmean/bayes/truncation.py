@@ -18,7 +18,7 @@ CUT = 0.005  # of the posterior at each end of a column, and
 WIDER = 2.0  # times as far from the median
 MOST = 1000  # parameters drawn from the prior for each one wanted
 TRIED, DRAWS = 400_000, 100_000  # of the prior, for those where simulations are; of these
-ENOUGH = 1000  # of these at least
+ENOUGH = 1000  # of these at least, to be weighed
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,6 @@ class Draws:
 
     theta: np.ndarray
     log_share: float
-
-    @property
-    def enough(self) -> bool:
-        """Whether they can be weighed."""
-        return len(self.theta) >= ENOUGH
 
     @classmethod
     def of(cls, draw: Callable[[int], np.ndarray], box: Box | None, larger: float) -> Draws:

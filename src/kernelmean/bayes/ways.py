@@ -17,7 +17,7 @@ from ..densities.rival import line
 from .adjustment import Adjustment
 from .likelihood import Likelihood
 from .scores import NormalScores
-from .truncation import Draws
+from .truncation import ENOUGH, Draws
 
 ADJUSTED, NEAREST = "regression adjustment", "the nearest simulations as they are"
 LIKELIHOOD, DENSITY = "a likelihood that is learned", "a density"
@@ -55,7 +55,7 @@ def best(
     if theta.shape[1] <= COLUMNS and np.ptp(theta[rest], axis=0).all():
         draws = draw() if data.shape[1] <= FEW else Draws(theta[:0], 0.0)
         varied = np.ptp(data[rest], axis=0)
-        if draws.enough and varied.all():
+        if len(draws.theta) >= ENOUGH and varied.all():
             judge(LIKELIHOOD, ways[LIKELIHOOD](*known))
         elif varied.any() and not lines_help:
             judge(DENSITY, ways[DENSITY](*known))

@@ -130,7 +130,9 @@ class WeightedPairs:
 
         def search() -> Told:
             residuals = pairs._residuals() if pairs is self else None
-            return told(self.fit.kernel_z, pairs.points, residuals, pairs.Phi, pairs.beta, reg)
+            return told(
+                self.fit.features_z.kernel_, pairs.points, residuals, pairs.Phi, pairs.beta, reg
+            )
 
         found = self.fit.once(name, (pairs.beta, np.array(reg)), search)
         return Told(*found)  # of a file, a tuple

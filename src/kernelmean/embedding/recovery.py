@@ -186,10 +186,9 @@ def _fixed_points(kernel: Kernel, points, weights, X) -> Array:
 def herd(m: WeightedPoints, n: int) -> Array:
     """Kernel herding over the embedding's own points."""
     checks.check_count(n, "n")
-    xp = arrays.namespace(m.points)
-    if m.batch is None:
-        return arrays.take(m.points, _herd_rows(m, n), axis=0)
-    return xp.stack([arrays.take(m.points, _herd_rows(m[i], n), axis=0) for i in range(len(m))])
+    every = [m] if m.batch is None else [m[i] for i in range(len(m))]
+    chosen = [arrays.take(m.points, _herd_rows(one, n), axis=0) for one in every]
+    return chosen[0] if m.batch is None else arrays.namespace(m.points).stack(chosen)
 
 
 def _herd_rows(m: WeightedPoints, n: int) -> list[int]:
