@@ -13,8 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays, checks, parameters
-from ..core.checks import Array
+from ..core import Array, arrays, checks, parameters
 from ..core.extras import require
 from ..core.moments import row_blocks
 from ..core.progress import Verbose, track
