@@ -93,19 +93,14 @@ class Spectrum:
         return min(self.most, numerical_rank(np.linalg.svd(self.moments.skips, compute_uv=False)))
 
     @property
-    def n(self) -> int:
-        """Pairs of consecutive observations."""
-        return self.moments.n_pairs
-
-    @property
     def singular_values(self) -> np.ndarray:
         """Of C₁₂, descending."""
         return np.linalg.svd(self.moments.pairs, compute_uv=False)
 
     def by_threshold(self, constant: float) -> Order:
         """#{i : σ_i(C₁₂) > C √(log n/n)} (thesis, Theorem 3.2)."""
-        sigma = self.singular_values
-        bound = float(constant * (np.log(self.n) / self.n) ** 0.5)
+        sigma, n = self.singular_values, self.moments.n_pairs
+        bound = float(constant * (np.log(n) / n) ** 0.5)
         count = int((sigma > bound).sum())
         return Order(min(max(count, 1), self.limit), "threshold", sigma, threshold=bound)
 
