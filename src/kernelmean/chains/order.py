@@ -45,7 +45,7 @@ class Order(int):
     scores: dict[int, float] = {}  # noqa: RUF012
     errors: dict[int, float] = {}  # noqa: RUF012
 
-    def __new__(cls, value: int, method: str, singular_values, **more: Any) -> Self:
+    def __new__(cls, value: int, method: str = "", singular_values=(), **more: Any) -> Self:
         order = super().__new__(cls, value)
         vars(order).update(more, method=method, singular_values=singular_values)
         return order
@@ -62,11 +62,6 @@ class Order(int):
 
         frame = pd.DataFrame(rows, columns=["states", "score", "behind", "error"])
         return frame.set_index("states")
-
-    def __getnewargs_ex__(self) -> tuple[tuple, dict]:
-        """What `copy` and `pickle` make it from again."""
-        state = dict(vars(self))
-        return (int(self), state.pop("method"), state.pop("singular_values")), state
 
 
 @dataclass(frozen=True)
