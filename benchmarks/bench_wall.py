@@ -6,8 +6,9 @@ Every job runs ours, ours with one BLAS thread, and the peers, one after the oth
 `--runs` says, each time on another seed; medians are printed, and means of the errors. `--against`
 adds ours from the src folder of another checkout. `--quick` leaves out what takes over ten seconds,
 and runs once. `--at-once` starts as many processes at a time, as joblib or pytest-xdist would, and
-says how much longer they take than the cores would need one after the other, a process a core. Figures are kept in benchmarks/history,
-one file a commit, from which the docs draw their page on speed.
+says how much longer they take than the cores would need one after the other, a process a core.
+Figures are kept in benchmarks/history, one file a commit, from which the docs draw their page on
+speed.
 """
 
 from __future__ import annotations

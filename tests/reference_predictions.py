@@ -5,7 +5,8 @@ recorded anew, when answers are meant to change, by
 
     PYTHONPATH=src OMP_NUM_THREADS=1 python tests/reference_predictions.py [case ...]
 
-(cases named: only those are replaced). Without an answer here: what needs PyTorch (`Neural`,
+(cases named: only those are replaced, on the kind of machine that recorded the others).
+Without an answer here: what needs PyTorch (`Neural`,
 `DeepIV`, `MixtureDensityNetwork`) or the package `particles` (`particle_predict`). Only what
 `kernelmean` exports is used, so that the same file runs wherever things are inside.
 """
@@ -19,11 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.linalg  # noqa: F401  its BLAS is part of the machine
 from chain_options import hidden, latent
+from threadpoolctl import threadpool_info
 
 import kernelmean as km
 from kernelmean.statespace import particles
 
+MACHINE = "machine"  # in the file: whose rounding these are
 FILE = Path(__file__).parent / "data" / "reference.npz"
 Answers = dict[str, Any]
 CASES: dict[str, Callable[[], Answers]] = {}
@@ -37,6 +41,12 @@ def case(*packages: str):
         return function
 
     return register
+
+
+def machine() -> str:
+    """The kernels of the BLAS libraries of this process, which decide how sums are rounded."""
+    found = {lib.get("architecture", "") for lib in threadpool_info() if lib["user_api"] == "blas"}
+    return " ".join(sorted(found))
 
 
 def value(x: Any) -> Any:
@@ -868,15 +878,19 @@ def comparators_garch() -> Answers:
 
 
 def record(names: list[str]) -> None:
-    """Write the answers of these cases, keeping those of others."""
+    """Write the answers of these cases, keeping those of others, if they are this machine's."""
     told: dict[str, np.ndarray] = {}
     if FILE.exists():
         with np.load(FILE) as archive:
             told = {key: archive[key] for key in archive.files if key.split("/")[0] in CASES}
+            if names != list(CASES) and archive[MACHINE].item() != machine():
+                raise SystemExit(
+                    "recorded on another kind of machine: record all cases, on main first"
+                )
     for name in names:
         told = {key: a for key, a in told.items() if key.split("/")[0] != name}
         told |= {f"{name}/{key}": a for key, a in recorded(name).items()}
-    np.savez_compressed(FILE, **told)
+    np.savez_compressed(FILE, **told, **{MACHINE: np.array(machine())})
 
 
 if __name__ == "__main__":

@@ -252,7 +252,7 @@ class TestTrial:
         assert trial is not None
         past = Settings.model(plain.settings).fit(X[:160])
         np.testing.assert_allclose(trial.forecasts["state space"], past.predict(X)[160:])
-        assert (trial.first, trial.n, len(trial.truth)) == (160, 40, 40)
+        assert (trial.n, len(trial.truth)) == (40, 40)
         np.testing.assert_array_equal(trial.truth, X[160:])
 
     def test_rivals_by_loops(self):
@@ -287,9 +287,7 @@ class TestTrial:
             "no change": np.full((4, 1), 3.0),
             "mean": np.full((4, 1), 4.0),
         }
-        trial = Trial(
-            None, 1, 4, truth, forecasts, -np.ones((4, 1)), np.array([[1.0]] * 3 + [[-1]])
-        )
+        trial = Trial(None, 4, truth, forecasts, -np.ones((4, 1)), np.array([[1.0]] * 3 + [[-1]]))
         row = trial.errors.loc["y"]
         assert row["state space"] == 1.0
         assert row["AR(1)"] == pytest.approx(3**0.5)

@@ -695,8 +695,8 @@ class TestSelection:
         Z, prior = (s * rng.normal(size=(200, 30)) for s in (1.0, spread))
         X = Z + rng.normal(size=Z.shape)
         model = km.KernelBayes().fit(X, Z)
-        Phi, d = model._Phi, np.maximum(model._rows(prior, None).beta, 0.0)
-        loss = LeaveOneOut(Phi, model._Q, EigenGrid.of((Phi.T * d) @ Phi), d)
+        Phi, d = model._fit.Phi, np.maximum(model._pairs(prior, None).beta, 0.0)
+        loss = LeaveOneOut(Phi, model._fit.Q, EigenGrid.of((Phi.T * d) @ Phi), d)
         even, safer = (loss.best(one_se=True, paired=paired)[0] for paired in (True, False))
         assert even < 0.8 * safer
         expected = even if spread == 1.0 else safer

@@ -102,8 +102,9 @@ def test_data_frames_give_the_same_numbers_and_are_read_by_name(model):
     expected = clone(model).fit(X, y, Z, C).predict(X, C)
     assert_allclose(fitted.predict(frame_x, frame_c), expected, rtol=1e-6)
     assert_allclose(fitted.predict(pd.concat([frame_x, frame_c], axis=1)), expected, rtol=1e-6)
-    with pytest.raises(ValueError, match=r"columns \['p', 's', 't'\]; .* \['p', 't', 's'\]"):
-        fitted.predict(frame_x, frame_c[["s", "t"]])
+    assert_allclose(fitted.predict(frame_x, frame_c[["s", "t"]]), expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="feature names should match"):
+        fitted.predict(frame_x.rename(columns={"p": "q"}), frame_c)
 
 
 @everyone
@@ -117,7 +118,7 @@ def test_parameters_round_trip_and_prediction_needs_a_fit(model):
 @with_instruments
 def test_instruments_are_needed(model):
     X, y, _, _ = confounded()
-    with pytest.raises(ValueError, match=f"Z is None; {type(model).__name__} needs instruments"):
+    with pytest.raises(ValueError, match="Z is None; an array"):
         clone(model).fit(X, y)
 
 
@@ -159,11 +160,9 @@ def test_malformed_arguments_are_named(model):
 def test_new_rows_are_checked(model):
     X, y, Z, C = confounded()
     fitted = clone(model).fit(X, y, Z, C)
-    with pytest.raises(
-        ValueError, match="have 1 columns together; 2 are needed: 1 of X and 1 of C"
-    ):
+    with pytest.raises(ValueError, match="has 1 columns; 2 are needed: 1 of X and 1 of C"):
         fitted.predict(X)
-    with pytest.raises(ValueError, match="have 3 columns together; 2 are needed"):
+    with pytest.raises(ValueError, match="C has 2 columns but the training C has 1"):
         fitted.predict(X, np.hstack([C, C]))
     with pytest.raises(ValueError, match="C has 79 rows but X has 80"):
         fitted.predict(X, C[1:])

@@ -90,7 +90,7 @@ REFUSED = {
         lambda: km.display.StructuralCurveDisplay.from_estimator(
             km.KernelIV(tune_lengthscale=False).fit(x, y, Z=x), None, y
         ),
-        "X is None, but y is given; both or neither are needed",
+        "X is None; an array of numbers is needed",
     ),
 }
 

@@ -4,16 +4,14 @@ EconML itself is not needed. What it writes Y, T, X, W, Z is here: outcome, endo
 effect modifiers, controls, instruments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from ..core import arrays
-from ..core.checks import Array, as_points, check_lengths
+from ..core.checks import Array, as_points, check_columns, check_lengths
 from ..core.interval import Interval
 from ..core.moments import evenly, row_blocks
 from ..core.saving import Saveable
@@ -58,7 +56,7 @@ class KernelIVEffect(Saveable):
         self.parameters = parameters
         KernelIV(**parameters)  # refuses a name that is not one of its parameters
 
-    def fit(self, Y, T, X=None, *, Z=None, W=None) -> KernelIVEffect:
+    def fit(self, Y, T, X=None, *, Z=None, W=None) -> Self:
         """Estimate the structural function.
 
         Parameters
@@ -183,8 +181,7 @@ class KernelIVEffect(Saveable):
         T = np.full((m, d_t), T) if np.ndim(T) == 0 else arrays.to_numpy(as_points(T, "T"))
         features = _exogenous(X, "X", m)
         for name, part, d in [("T", T, d_t), ("X", features, d_x)]:
-            if part.shape[1] != d:
-                raise ValueError(f"{name} has {part.shape[1]} columns; the model was fitted on {d}")
+            check_columns(part, d, name, "the model")
         check_lengths(m, T.shape[0], "X", "T")
         return T, features
 

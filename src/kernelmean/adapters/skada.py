@@ -1,8 +1,6 @@
 """`DensityRatio` as a reweighting step of skada's pipelines for shifted domains."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -32,7 +30,7 @@ class DensityRatioAdapter(Base):
         super().__init__()
         self.ratio = ratio
 
-    def fit(self, X, y=None, *, sample_domain=None) -> DensityRatioAdapter:
+    def fit(self, X, y=None, *, sample_domain=None) -> Self:
         """Learn the ratio; `y` is not looked at."""
         X, sample_domain = utils.check_X_domain(X, sample_domain)
         source, target = utils.source_target_split(X, sample_domain=sample_domain)

@@ -1,8 +1,6 @@
 """`ConditionalDensity` as a probabilistic regressor of skpro."""
 
-from __future__ import annotations
-
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -48,7 +46,7 @@ class ConditionalDensityRegressor(Base):
         self.density = density
         super().__init__()
 
-    def _fit(self, X, y) -> ConditionalDensityRegressor:
+    def _fit(self, X, y) -> Self:
         given = {} if self.density is None else self.density.get_params(deep=False)
         self._columns = list(y.columns)
         self.density_ = ConditionalDensity(**given).fit(X.to_numpy(), y.to_numpy()[:, 0])

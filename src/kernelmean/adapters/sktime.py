@@ -1,8 +1,6 @@
 """`KernelStateSpace` as a forecaster of sktime."""
 
-from __future__ import annotations
-
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -51,13 +49,13 @@ class StateSpaceForecaster(Base):
         self.model = model
         super().__init__()
 
-    def _fit(self, y, X, fh) -> StateSpaceForecaster:
+    def _fit(self, y, X, fh) -> Self:
         self._seen = y
         given = {} if self.model is None else self.model.get_params(deep=False)
         self.model_ = KernelStateSpace(**given).fit(y.to_numpy()[:, None])
         return self
 
-    def _update(self, y, X=None, update_params=True) -> StateSpaceForecaster:
+    def _update(self, y, X=None, update_params=True) -> Self:
         seen = y.combine_first(self._seen)
         if update_params:
             return self._fit(seen, X, None)

@@ -60,19 +60,12 @@ def typed(say: Texts, name: str, read: Callable[[str], Any], word: str = "TEXT")
 
     def parser(text: str) -> Any:
         try:
-            return read(text)
+            return read(str(text))  # a default may be a number
         except (ValueError, KeyError) as err:
             needed = say("needed", name, kernels=", ".join(KernelName))
             raise UserError(f"{name} is {text!r}; {needed} needed") from err
 
     return option(say, name, parser=parser, metavar=word)
-
-
-def read_level(text: str) -> float:
-    """`--level`: a share, no percentage."""
-    if not 0.01 <= float(text) <= 0.99:
-        raise ValueError
-    return float(text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,18 +87,12 @@ class Talk:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Writing(Talk):
-    """The options of commands that write files."""
+class Answering(Talk):
+    """The options of commands that learn something, and write what they found."""
 
     out: Annotated[Path, option(SAY, "--out")] = HERE
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answering(Writing):
-    """The options of commands that learn something."""
-
     seed: Annotated[int, option(SAY, "--seed", min=0, max=2**32 - 1)] = 0
-    level: Annotated[float, typed(SAY, "--level", read_level, "SHARE")] = 0.95
+    level: Annotated[float, option(SAY, "--level", min=0.01, max=0.99, metavar="SHARE")] = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)

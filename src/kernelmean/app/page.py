@@ -20,7 +20,7 @@ def html(report: Report, *more: Section) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"inline": _inline, "kind": _kind, "source": _source, "anchor": anchor}
+    environment.filters |= {"inline": _inline, "source": _source, "anchor": anchor}
     now = datetime.now(UTC).strftime("%d %B %Y")
     return environment.get_template("page.html").render(
         report=report, sections=[*report.sections, *more], version=__version__, date=now
@@ -30,10 +30,6 @@ def html(report: Report, *more: Section) -> str:
 def _source(figure: Figure) -> str:
     """The drawing as an address that holds it."""
     return f"data:image/svg+xml;base64,{base64.b64encode(figure.svg).decode()}"
-
-
-def _kind(block: Any) -> str:
-    return type(block).__name__
 
 
 def _inline(text: str) -> Any:

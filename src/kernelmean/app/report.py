@@ -1,7 +1,5 @@
 """What a command found: blocks, which the terminal and the page show alike."""
 
-from __future__ import annotations
-
 import io
 import re
 import warnings
@@ -10,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from ..core.checks import hushed
 from ..core.rows import Rows
@@ -72,7 +70,7 @@ class Grid:
     caption: str = ""
 
     @classmethod
-    def of(cls, columns: Sequence[tuple[str, Any]], caption: str) -> Grid:
+    def of(cls, columns: Sequence[tuple[str, Any]], caption: str) -> Self:
         """From columns, each with its heading; a heading may repeat."""
         header, texts = zip(*columns, strict=True)
         return cls(list(header), list(zip(*texts, strict=True)), caption)
@@ -118,11 +116,6 @@ class Figure:
     width: float = 6.8
     shape: tuple[int, int] | None = None
     shared: str = ""
-
-    @classmethod
-    def stacked(cls, name: str, caption: str, plot: Callable, count: int, each=1.9) -> Figure:
-        """Panels below each other, with one horizontal axis."""
-        return cls(name, caption, plot, 1.0 + each * count, shape=(count, 1), shared="x")
 
     @cached_property
     def drawing(self) -> Any:

@@ -413,7 +413,8 @@ def for_each(
     def figure(i: int, rest: slice) -> Figure:
         part = slice(max(rest.start, rest.stop - longest), rest.stop)
         text = f"{rows.which(i, longest)}{caption}"
-        return Figure.stacked(f"{file}-{i}", text, partial(plot, i=i, part=part), count, each)
+        one, height = partial(plot, i=i, part=part), 1.0 + each * count
+        return Figure(f"{file}-{i}", text, one, height, shape=(count, 1), shared="x")
 
     return [figure(i, rest) for i, rest in enumerate(rows.slices[:DRAWN])]
 

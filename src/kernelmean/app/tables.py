@@ -291,7 +291,9 @@ def to_csv(frame: pd.DataFrame, rows: bool = True) -> str:
     Names and texts that a spreadsheet would take for formulas are quoted by an apostrophe, which
     makes it show them as they are.
     """
-    texts = {c: frame[c].map(_harmless) for c in frame if not _is_number(frame[c])}
+    texts = {
+        c: frame[c].map(_harmless) for c in frame.select_dtypes(exclude=["number", "datetime"])
+    }
     label = _harmless(free_name(ROW, frame)) if rows else None
     safe = frame.assign(**texts).set_axis([_harmless(c) for c in frame], axis=1)
     return safe.to_csv(index=rows, index_label=label)
@@ -304,10 +306,6 @@ def answered(name: str, rows: Any, answer: Callable, known: Any = None) -> dict[
     return {f"{name}.csv": to_csv(answer(rows) if known is None else known)}
 
 
-def _is_number(column: pd.Series) -> bool:
-    return pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_dtype(column)
-
-
 def _harmless(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
 
@@ -316,10 +314,8 @@ def _harmless(value: object) -> object:
 
 
 def _as_floats(column: pd.Series, path: Path | str) -> np.ndarray:
-    if not (pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)):
+    if not pd.api.types.is_numeric_dtype(column):  # those of bool are
         raise UserError(_text_message(column, path))
-    if pd.api.types.is_complex_dtype(column):
-        raise UserError(f"column {column.name!r} of {path} is complex; real numbers are needed")
     return column.to_numpy(dtype=float, na_value=np.nan)
 
 

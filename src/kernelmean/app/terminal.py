@@ -91,9 +91,7 @@ def show_block(block: Block, verbose: bool) -> None:
     elif isinstance(block, Note):
         out.print(Text.assemble(("Note: ", "yellow"), block.text), end="\n\n")
     elif verbose and isinstance(block, Bullets):
-        for item in block.items:
-            out.print(Text(f"• {item}"))
-        out.print()
+        out.print(Text("\n".join(f"• {item}" for item in block.items)), end="\n\n")
     elif verbose and isinstance(block, Prose | Code):
         out.print(Text(block.text), end="\n\n")
 

@@ -1,14 +1,35 @@
-"""Regularisers of Bayes' rule by folds (Fukumizu et al. 2013, section 4.2)."""
+"""The regulariser of kernel Bayes' rule: by pairs left out, one by one or in folds."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from ..core import arrays, solves
 from ..core.checks import Array
 from ..core.minimise import DECADES, minimise_log10
+from ..regression.leave_one_out import LeaveOneOut
+from .prior import as_they_came
 
 FOLDS = 5
+
+
+def choose_reg(rows: Any) -> float:
+    """λ or δ of `WeightedPairs`, as their `asked.selection` says."""
+    asked, Phi, d, every = rows.asked, rows.Phi, rows.shares, rows.every
+    how = asked.selection
+    if how == "auto":
+        how = "loo" if asked.rule == "importance" else "heldout"
+    if not how.startswith("loo"):
+        return choose_by_folds(Phi, rows.beta, rows.Psi, asked.rule, balance=how == "balance")
+    n, C, grid = None, None, solves.EigenGrid.of(rows.second)
+    even = as_they_came(rows.ratio.prior, rows.fit, d)
+    if every is not None:
+        n, d, C = every.n, d * (Phi.shape[0] / every.n), grid.vectors.T @ every.cross
+    # a lengthscale tuned to the data leaves no slack for a heavier regulariser
+    one_se = how == "loo" and not asked.tune_lengthscale
+    copies = rows.fit.copies if rows.pairs is None else None
+    return LeaveOneOut(Phi, rows.Psi, grid, d, n=n, C=C, copies=copies).best(one_se, even)[0]
 
 
 def choose_by_folds(Phi, beta, Psi, rule: str, balance: bool) -> float:

@@ -3,12 +3,10 @@
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays, solves
-from ..core.checks import Array, warn_numerical
+from ..core.checks import Array
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import OnColumns
 from ..regression.conditional import ConditionalEmbedding, ConditionalOperator
-
-LEAST = 1e-12  # the sum of shares, near one, below which a posterior is rounding
 
 
 def sum_rule(c: ConditionalOperator, m) -> MeanEmbedding:
@@ -75,12 +73,8 @@ def product_rule(c: ConditionalEmbedding, m) -> MeanEmbedding:
     return MeanEmbedding.of_parts(pairs, *marginal.factors, kernel)
 
 
-def bayes_factors(
-    Phi, beta, coordinates, reg: float, rule: str, second=None
-) -> tuple[Array, Array, Array]:
+def bayes_factors(Phi, shares, coordinates, reg: float, rule: str, second) -> tuple[Array, Array]:
     """Factors of the posterior weights of kernel Bayes' rule: W = left rightᵀ, shape (batch, n).
-
-    And ΦᵀDΦ, or C.
 
     importance: left = φ(x)ᵀ(ΦᵀDΦ + λI)⁻¹, right = DΦ with D = diag(max(β, 0));
     squared: left = φ(x)ᵀC(C² + δI)⁻¹, right = diag(β)Φ with C = Φᵀdiag(β)Φ.
@@ -91,38 +85,18 @@ def bayes_factors(
     ----------
     Phi : array of shape (n, r)
         Coordinates of the training observations.
-    beta : array of shape (n,)
-        Shares of the training latents under the prior, near one in sum.
+    shares : array of shape (n,)
+        Those of the training latents under the prior, near one in sum: the diagonal of D, or β.
     coordinates : array of shape (batch, r)
         Coordinates of the observations conditioned on.
     reg : float
         λ or δ.
     rule : {"importance", "squared"}
-    second : array of shape (r, r), optional
-        ΦᵀDΦ, or C, where Φ has some of the rows only.
+    second : array of shape (r, r)
+        ΦᵀDΦ, or C.
     """
-    xp = arrays.namespace(Phi)
-    shares = xp.clip(beta, 0.0, None) if rule == "importance" else beta
     right = shares[:, None] * Phi
-    second = Phi.T @ right if second is None else second
     if rule == "importance":
-        return solves.ridge(second, reg).solve_rows(coordinates), right, second
-    values, vectors = xp.linalg.eigh(second)
-    left = ((coordinates @ vectors) * solves.squared_filter(values, reg)) @ vectors.T
-    return left, right, second
-
-
-def covered_shares(beta, coverage: float) -> Array:
-    """β as it is; a warning where little of the prior is covered by the training latents.
-
-    Where they have no share to speak of, equal shares take the place of β.
-    """
-    if coverage >= 0.1 and bool(arrays.namespace(beta).any(beta > 0)):
-        return beta
-    warn_numerical(
-        f"the training latents cover {coverage:.1g} of the prior: it lies where there are few or "
-        "none of them, and the posterior is not to be trusted",
-    )
-    xp = arrays.namespace(beta)
-    some = float(xp.sum(xp.clip(beta, 0.0, None))) > LEAST
-    return beta if some else xp.full_like(beta, 1.0 / beta.shape[0])
+        return solves.ridge(second, reg).solve_rows(coordinates), right
+    values, vectors = arrays.namespace(Phi).linalg.eigh(second)
+    return ((coordinates @ vectors) * solves.squared_filter(values, reg)) @ vectors.T, right

@@ -18,7 +18,8 @@ from ..kernels import Gaussian, as_kernel
 from ..regression.conditional import ConditionalEmbedding
 from ..regression.support import Support
 from .adjustment import Adjustment
-from .kernel_bayes import REACH, KernelBayes
+from .fit import REACH
+from .kernel_bayes import KernelBayes
 from .scores import NormalScores
 from .truncation import Box, Draws, draw_inside
 from .ways import best

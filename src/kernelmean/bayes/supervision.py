@@ -7,8 +7,10 @@ from ..core.checks import Array, as_floats, as_points, check_lengths, check_posi
 from ..embedding.embedding import MeanEmbedding
 
 
-def unpack_supervision(supervision) -> tuple:
+def unpack_supervision(supervision, rule: str = "importance") -> tuple:
     """Observations, targets and strength, or an error that says what was expected."""
+    if rule != "importance":
+        raise ValueError(f"supervision needs rule='importance'; this one has {rule!r}")
     try:
         x_s, z_s, strength = supervision
     except (TypeError, ValueError) as err:
@@ -18,15 +20,15 @@ def unpack_supervision(supervision) -> tuple:
     return x_s, z_s, strength
 
 
-def targets(z_s, s: int) -> tuple[Array, Array | None]:
+def targets(z_s, s: int) -> tuple[Array, Array]:
     """Points of the supervision's targets, and the weights of each target on them."""
-    if not isinstance(z_s, MeanEmbedding):
+    if isinstance(z_s, MeanEmbedding):
+        points, A = z_s.points, z_s.weights if z_s.batch is not None else z_s.weights[None, :]
+    else:
         points = as_points(z_s, "z_s")
-        check_lengths(s, points.shape[0], "x_s", "z_s")
-        return points, None
-    A = z_s.weights if z_s.batch is not None else z_s.weights[None, :]
+        A = arrays.like(np.eye(points.shape[0]), points)
     check_lengths(s, A.shape[0], "x_s", "z_s")
-    return z_s.points, A
+    return points, A
 
 
 def each_strength(strength, s: int) -> np.ndarray:

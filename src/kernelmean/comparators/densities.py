@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import gen_batches
-from sklearn.utils.validation import check_is_fitted
 
 from ..core import arrays, checks
-from ..core.checks import as_points, check_columns, check_lengths, check_positive, pairs_wanted
 
 CELLS = 4_000_000  # numbers in a block of rows of an n × n matrix
 TINY = 1e-100  # weights and kernels below are taken as zero
@@ -38,9 +36,7 @@ class DensityComparator(BaseEstimator):
         ValueError
             If anything is malformed, constant or non-finite.
         """
-        points = arrays.to_numpy(as_points(X, "X", min_rows=4, one_d=False))
-        checks.note_columns(self, X)
-        values = arrays.to_numpy(as_points(Y, "Y", n=len(points)))
+        points, values = map(arrays.to_numpy, checks.as_pairs(self, X, Y, "Y", min_rows=4))
         self._outputs = values.shape[1]
         self._fit(points, values)
         return self
@@ -56,14 +52,14 @@ class DensityComparator(BaseEstimator):
             False: a table with a row for each x, shape (len(X), len(Y)).
         """
         Y, X = self._checked(Y, X)
-        if pairs_wanted(len(Y), len(X), paired):
+        if checks.pairs_wanted(len(Y), len(X), paired):
             return np.exp(self._log_pairs(Y, X))
         return self._table(Y, X)
 
     def score_samples(self, X, Y) -> np.ndarray:
         """log p(y | x) of pairs of rows, shape (n,); −inf where the density is zero."""
         Y, X = self._checked(Y, X)
-        check_lengths(len(X), len(Y), "X", "Y")
+        checks.check_lengths(len(X), len(Y), "X", "Y")
         return self._log_pairs(Y, X)
 
     def score(self, X, Y) -> float:
@@ -71,12 +67,9 @@ class DensityComparator(BaseEstimator):
         return float(np.mean(self.score_samples(X, Y)))
 
     def _checked(self, Y, X) -> tuple[np.ndarray, np.ndarray]:
-        check_is_fitted(self)
-        points = arrays.to_numpy(as_points(X, "X", one_d=False))
-        check_columns(points, self.n_features_in_, "X", "the model")
-        checks.note_columns(self, X, reset=False)
-        values = arrays.to_numpy(as_points(Y, "Y"))
-        check_columns(values, self._outputs, "Y", "the model")
+        points = arrays.to_numpy(checks.as_new_points(self, X))
+        values = arrays.to_numpy(checks.as_points(Y, "Y"))
+        checks.check_columns(values, self._outputs, "Y", "the model")
         return values, points
 
     def _table(self, Y: np.ndarray, X: np.ndarray) -> np.ndarray:
@@ -113,7 +106,7 @@ def blocks(rows: int, columns: int) -> Iterator[slice]:
 
 def given(value, name: str, default) -> Any:
     """A positive parameter, or what stands for None."""
-    return default if value is None else check_positive(value, name)
+    return default if value is None else checks.check_positive(value, name)
 
 
 def check_varying(X: np.ndarray, name: str, what: str) -> None:

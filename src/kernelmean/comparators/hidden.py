@@ -15,7 +15,7 @@ from ..chains import markov
 from ..core import arrays, checks
 from ..core.checks import as_points, check_choice, check_columns, check_count, generator
 from ..core.extras import require
-from ..core.sequences import check_sequences
+from ..core.sequences import check_sequences, triples_of
 
 __all__ = ["GaussianHMM", "ProjHMM"]
 
@@ -141,7 +141,7 @@ class ProjHMM(HiddenComparator):
     def _fit(self, X, sequences) -> np.ndarray:
         self._check_settings(X)
         self._low, self._width = X.min(), np.ptp(X)
-        first = _triples(sequences)
+        first = np.flatnonzero(triples_of(np.ones(len(X), dtype=bool), sequences))
         Phi = self._functions(X)
         P1, P2, P3 = Phi[first], Phi[first + 1], Phi[first + 2]
         U = np.linalg.svd(P1.T @ P3)[2][: self.n_components].T
@@ -153,8 +153,7 @@ class ProjHMM(HiddenComparator):
     def _check_settings(self, X) -> None:
         check_choice(self.basis, "basis", BASES)
         check_count(self.n_basis, "n_basis", minimum=self.n_components)
-        if X.shape[1] != 1:
-            raise ValueError(f"X has {X.shape[1]} columns; ProjHMM needs one")
+        check_columns(X, 1, "X", "the data of ProjHMM")
         if np.ptp(X) == 0:
             raise ValueError("X is constant; a column with different values is needed")
 
@@ -179,14 +178,6 @@ def _intervals(x: np.ndarray, M: int) -> np.ndarray:
 
 
 BASES = {"trigonometric": _cosines, "histogram": _intervals}
-
-
-def _triples(sequences: list[slice]) -> np.ndarray:
-    """Numbers of the rows that two more of the same sequence follow."""
-    first = np.concatenate([np.arange(s.start, s.stop - 2) for s in sequences])
-    if not len(first):
-        raise ValueError("lengths has no sequence of three rows; at least one is needed")
-    return first
 
 
 def _operators(A1: np.ndarray, P2: np.ndarray, A3: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from ..core import arrays, checks
 from ..core.extras import require
 from ..core.solves import EigenGrid, add_to_diagonal
 from ..features.landmarks import Nystroem
+from ..instruments.columns import Roles
 from ..instruments.kernel_iv import KernelIV
 from ..kernels import Linear, fitted_kernel
 from . import networks
@@ -60,12 +61,15 @@ class _Comparator(RegressorMixin, BaseEstimator):
         ValueError
             If Z is missing, or anything is malformed or non-finite.
         """
-        points, self._names = _joined(X, C, min_rows=4)
+        points = arrays.to_numpy(checks.as_points(X, "X", min_rows=4, one_d=False))
         checks.note_columns(self, X)
-        y = arrays.to_numpy(checks.as_vector(y, "y", n=len(points)))
-        exogenous = points[:, self.n_features_in_ :]
-        self._columns_c = exogenous.shape[1]
-        self._fit(points, y, np.hstack([self._instruments(Z, len(points)), exogenous]))
+        n, d = points.shape
+        y = arrays.to_numpy(checks.as_vector(y, "y", n=n))
+        exogenous = points[:, :0] if C is None else arrays.to_numpy(checks.as_points(C, "C", n=n))
+        sides = {"x": (checks.column_names(X), d), "c": (checks.column_names(C), len(exogenous.T))}
+        self._roles = Roles.of("y", z=(None, 0), **sides)
+        instruments = np.hstack([self._instruments(Z, n), exogenous])
+        self._fit(np.hstack([points, exogenous]), y, instruments)
         return self
 
     def predict(self, X, C=None) -> np.ndarray:
@@ -76,42 +80,23 @@ class _Comparator(RegressorMixin, BaseEstimator):
         X : array or DataFrame of shape (m, d_x), or (m, d_x + d_c)
         C : array or DataFrame of shape (m, d_c), optional
             Exogenous regressors, when the model was fitted with some. They may instead be the
-            last columns of X.
+            last columns of X. Columns with names are found by them.
 
         Raises
         ------
         ValueError
-            If columns are missing, in another order than they were fitted in, or non-finite.
+            If columns are missing, or non-finite.
         """
         check_is_fitted(self)
-        points, names = _joined(X, C)
-        self._check_columns(points.shape[1], names)
-        return self._predict(points)
+        if self._roles.c and C is None:
+            points = self._roles.joined(X)
+        else:
+            points = checks.as_new_points(self, X)
+            points = points if C is None else self._roles.beside(points, C)
+        return self._predict(arrays.to_numpy(points))
 
     def _instruments(self, Z, n: int) -> np.ndarray:
-        if Z is None:
-            raise ValueError(f"Z is None; {type(self).__name__} needs instruments")
         return arrays.to_numpy(checks.as_points(Z, "Z", n=n))
-
-    def _check_columns(self, d: int, names: list[str]) -> None:
-        expected = self.n_features_in_ + self._columns_c
-        if d != expected:
-            raise ValueError(
-                f"X and C have {d} columns together; {expected} are needed: {self.n_features_in_} "
-                f"of X and {self._columns_c} of C"
-            )
-        if len(names) == len(self._names) == d and names != self._names:
-            raise ValueError(
-                f"X and C have the columns {names}; the model was fitted on {self._names}"
-            )
-
-
-def _joined(X, C, min_rows: int = 1) -> tuple[np.ndarray, list[str]]:
-    """The columns of X and of C, and the names of those that have any."""
-    points = arrays.to_numpy(checks.as_points(X, "X", min_rows=min_rows, one_d=False))
-    if C is not None:
-        points = np.hstack([points, arrays.to_numpy(checks.as_points(C, "C", n=len(points)))])
-    return points, [*(checks.column_names(X) or []), *(checks.column_names(C) or [])]
 
 
 # ---------------------------------------------------------------- kernel ridge regression

@@ -18,6 +18,7 @@ from ..adapters.particles import PLAIN_PARTICLES, as_particles_model
 from ..core import arrays, checks
 from ..core.checks import as_points, as_vector, check_choice, check_columns, check_count, generator
 from ..core.extras import require
+from ..core.parameters import count, either
 from ..core.sequences import check_sequences
 
 __all__ = ["AutoRegression", "Garch", "LaggedRidge", "particle_predict"]
@@ -158,15 +159,10 @@ class LaggedRidge(LaggedComparator):
         self.n_lags = n_lags
         self.n_splits = n_splits
 
-    def _candidates(self) -> tuple[int, ...]:
-        if isinstance(self.n_lags, str):
-            check_choice(self.n_lags, "n_lags", ["cv"])
-            return LAGS
-        return (check_count(self.n_lags, "n_lags"),)
-
     def _fit(self, y) -> None:
         check_count(self.n_splits, "n_splits", minimum=2)
-        candidates = self._candidates()
+        either(count(), "cv")(self.n_lags, "n_lags")
+        candidates = LAGS if self.n_lags == "cv" else (self.n_lags,)
         _check_lags(max(candidates), len(y), 2 * (self.n_splits + 1))
         rows = slice(max(candidates), None)  # the same for all, so that errors compare
         searches = {

@@ -96,9 +96,8 @@ def _following(index, frequency, steps: int):
 def law_frame(law, labels: Labels, level: float, stem: str = "y"):
     """Mean (the column's own name), `_std`, `_lower`, `_upper` of every column; `extrapolated`."""
     lower, upper = law.interval(level)
-    parts = {"": law.mean(), "_std": law.std(), "_lower": lower, "_upper": upper}
-    if parts[""].ndim == 1:  # a single law
-        parts = {suffix: part[None, ...] for suffix, part in parts.items()}
+    told = {"": law.mean(), "_std": law.std(), "_lower": lower, "_upper": upper}
+    parts = {suffix: np.atleast_2d(to_numpy(part)) for suffix, part in told.items()}
     frame = labels.frame(parts, stem)
     if law.extrapolated is not None:
         frame["extrapolated"] = law.extrapolated

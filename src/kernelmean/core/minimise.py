@@ -81,7 +81,8 @@ def minimise_log10(
     """
 
     def at(u: float) -> float:
-        return evaluated(_finite(loss(10.0 ** float(u) * size)))
+        value = float(loss(10.0 ** float(u) * size))
+        return evaluated(value if math.isfinite(value) else math.inf)
 
     grid = np.linspace(low, high, points)
     values = np.array([at(u) for u in grid])
@@ -103,11 +104,6 @@ def _heaviest_minimum(values: np.ndarray) -> int:
     return int(np.flatnonzero(local)[-1])
 
 
-def _finite(value) -> float:
-    value = float(value)
-    return value if np.isfinite(value) else np.inf
-
-
 def standard_error(rows) -> float:
     """Standard error of a sum of independent terms."""
     return float(rows.shape[0] ** 0.5 * arrays.namespace(rows).std(rows))
@@ -123,7 +119,7 @@ def heaviest_within(
     low = math.log10(start)
     while low < high:
         step = min(low + 0.1, high)
-        if _finite(loss(10.0**step)) > bound:
+        if not loss(10.0**step) <= bound:  # NaN is above it
             low = brentq(lambda u: loss(10.0**u) - bound, low, step, xtol=1e-3)
             break
         low = step

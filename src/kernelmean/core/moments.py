@@ -5,12 +5,10 @@ holds sums of outer products of named feature blocks, so the blocks may come fro
 memory, a memory map, an iterator of chunks, or (merged) from several machines.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from array_api_compat import array_namespace as namespace
@@ -86,7 +84,7 @@ class Order(Saveable):
     numbers: np.ndarray | None = None
 
     @classmethod
-    def of(cls, *tables) -> Order:
+    def of(cls, *tables) -> Self:
         """That of the first table; where its rows are equal, of the next."""
         order = np.arange(tables[0].shape[0])
         for A in reversed(tables):
@@ -187,13 +185,13 @@ class Moments:
         self.sums: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, n: float, sums: dict[str, Array]) -> Moments:
+    def of(cls, n: float, sums: dict[str, Array]) -> Self:
         """Known sums over n rows, or over rows that weigh n."""
         moments = cls(*sums)
         moments.n, moments.sums = n, sums
         return moments
 
-    def add(self, **blocks: Array) -> Moments:
+    def add(self, **blocks: Array) -> Self:
         """With one more block of rows: arrays (rows, r) under the letters used in the names."""
         rows = {key: block.shape[0] for key, block in blocks.items()}
         if len(set(rows.values())) != 1:
@@ -204,16 +202,16 @@ class Moments:
             self.sums[name] = self.sums[name] + value if name in self.sums else value
         return self
 
-    def merge(self, other: Moments) -> Moments:
+    def merge(self, other: Self) -> Self:
         """The moments of both sets of rows together (for a tree reduction)."""
         if self.names != other.names:
             raise ValueError(f"moments of {other.names} cannot be merged into {self.names}")
         both = {name: self.sums[name] + other.sums[name] for name in self.names}
-        return Moments.of(self.n + other.n, both)
+        return self.of(self.n + other.n, both)
 
-    def scaled_to(self, n: int) -> Moments:
+    def scaled_to(self, n: int) -> Self:
         """What those of n rows like these are expected to be."""
-        return Moments.of(n, {name: n / self.n * value for name, value in self.sums.items()})
+        return self.of(n, {name: n / self.n * value for name, value in self.sums.items()})
 
     def mean(self, name: str) -> Array:
         """The sum divided by the number of rows."""

@@ -37,12 +37,8 @@ def moved(name: str):
     return importlib.import_module(new)
 
 
-METHODS = {"KernelIV.plot": ("display", "StructuralCurveDisplay.from_estimator")}
-
-
-def method(name: str) -> Callable:
+def method(name: str, room: str, path: str) -> Callable:
     """What the method `name` became, with a warning that names its new place."""
-    room, path = METHODS[name]
     warnings.warn(f"{name} is now {PACKAGE}.{room}.{path}", FutureWarning, stacklevel=3)
     return attrgetter(path)(importlib.import_module(f"{PACKAGE}.{room}"))
 

@@ -298,10 +298,7 @@ class _Pictures:
 
 
 def _collection(images, labels) -> tuple[np.ndarray, np.ndarray]:
-    if (images is None) != (labels is None):
-        given, other = ("labels", "images") if images is None else ("images", "labels")
-        raise ValueError(f"{other} is None but {given} is given; both or neither are needed")
-    if images is None:
+    if images is None and labels is None:
         images, labels = load_digits(return_X_y=True)
     images = checks.as_points(images, "images", one_d=False)
     labels = checks.as_vector(labels, "labels")

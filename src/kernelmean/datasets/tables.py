@@ -12,16 +12,32 @@ from ..core.extras import require
 __all__ = ["IVTable", "OutcomeTable"]
 __all__ += ["load_engel", "load_fulton_fish", "load_savings", "load_schooling", "load_wages"]
 
-T = TypeVar("T", bound="_Table")
+T = TypeVar("T", bound="OutcomeTable")
 
 
 @dataclass(frozen=True)
-class _Table:
-    """What tables of an outcome share."""
+class OutcomeTable:
+    """A real data set: an outcome and the columns it is looked at given.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        Complete rows only.
+    y : str
+        Name of the outcome column.
+    x : tuple of str
+        Names of the columns to condition on.
+    description : str
+        What the data are, with the units of the columns.
+    source : str
+        The study the data come from.
+    """
 
     frame: Any
     y: str
     x: tuple[str, ...]
+    description: str
+    source: str
 
     @property
     def X(self) -> Any:
@@ -35,7 +51,7 @@ class _Table:
 
 
 @dataclass(frozen=True)
-class IVTable(_Table):
+class IVTable(OutcomeTable):
     """A real data set for instrumental-variable regression.
 
     Attributes
@@ -54,8 +70,6 @@ class IVTable(_Table):
 
     z: tuple[str, ...]
     c: tuple[str, ...]
-    description: str
-    source: str
 
     @property
     def Z(self) -> Any:
@@ -66,28 +80,6 @@ class IVTable(_Table):
     def C(self) -> Any:
         """The exogenous columns, a DataFrame, or None where there are none."""
         return self.frame[list(self.c)] if self.c else None
-
-
-@dataclass(frozen=True)
-class OutcomeTable(_Table):
-    """A real data set: an outcome and the columns it is looked at given.
-
-    Attributes
-    ----------
-    frame : DataFrame
-        Complete rows only.
-    y : str
-        Name of the outcome column.
-    x : tuple of str
-        Names of the columns to condition on.
-    description : str
-        What the data are, with the units of the columns.
-    source : str
-        The study the data come from.
-    """
-
-    description: str
-    source: str
 
 
 def load_fulton_fish(days: bool = False) -> IVTable:

@@ -14,43 +14,54 @@ class Display:
     """A picture of values on one pair of axes, which a subclass draws."""
 
     ax_: Any = None
+    _draw: Callable[..., Any]
 
-    def plot(self, ax=None) -> Self:
-        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
-        self.ax_ = new_axes(ax)
-        self._draw(self.ax_)
+    def plot(self, ax=None, **how) -> Self:
+        """Draw on `ax` (a new one when left out); returns self, with `ax_` set.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+        **how
+            What the class says of `plot`.
+        """
+        self.ax_ = panels(None, 1, "", size=(6, 4))[0] if ax is None else ax
+        self._draw(self.ax_, **how)
         return self
-
-    def _draw(self, ax) -> None:
-        raise NotImplementedError
 
 
 class PanelDisplay:
     """A picture of values on several pairs of axes, `axes_` once drawn."""
 
     axes_: Any = None
+    _draw: Callable[..., Any]
 
 
 class TimePanels(PanelDisplay):
-    """Panels below each other over the same times, one for each of `names` and perhaps more."""
+    """Panels below each other over the same times: `each` of `names` has one, and perhaps more."""
 
     times: np.ndarray
     names: list[str]
+    each, more = "one per column", 0
 
-    def _over_time(self, axes: np.ndarray, draw: Callable[[Any, int], None]) -> Self:
-        """Draw, label and keep the panels: column j by `draw(axes, j)`."""
-        self.axes_ = axes
-        for j, name in enumerate(self.names):
-            draw(axes[j], j)
-            axes[j].set_ylabel(literal(name))
+    def plot(self, ax=None, **how) -> Self:
+        """Draw one panel below the other; returns self, with `axes_` set.
+
+        Parameters
+        ----------
+        ax : Axes or array of Axes, optional
+            As many as `axes_` then has; new ones when left out.
+        **how
+            What the class says of `plot`.
+        """
+        self.axes_ = axes = panels(ax, len(self.names) + self.more, self.each)
+        for j, panel in enumerate(axes):
+            self._draw(panel, j, **how)
+        for panel, name in zip(axes, self.names, strict=False):
+            panel.set_ylabel(literal(name))
         time_axis(axes[-1], self.times)
         legend_above(axes[0])
         return self
-
-
-def new_axes(ax) -> Any:
-    """The axes given, or those of a new picture."""
-    return panels(None, 1, "", size=(6, 4))[0] if ax is None else ax
 
 
 def panels(

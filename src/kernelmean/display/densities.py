@@ -11,7 +11,7 @@ from ..core.arrays import to_numpy
 from ..core.checks import as_points, check_column, check_columns, check_count, check_lengths
 from ..core.labels import Labels
 from ..densities.conditional_density import ConditionalDensity
-from .base import Display, PanelDisplay, along, new_axes, panels
+from .base import Display, PanelDisplay, along, panels
 from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, literal, shade
 
 TAILS = (0.005, 0.995)  # quantiles between which densities are drawn
@@ -134,6 +134,8 @@ class ConditionalDensityDisplay(Display):
 class DensityMapDisplay(Display):
     """p(y | x) along one column of x, with quantile curves and the data.
 
+    `plot(data=False)` leaves the data out.
+
     Attributes
     ----------
     grid_x : array of shape (a,)
@@ -215,9 +217,7 @@ class DensityMapDisplay(Display):
         x, y = (None, None) if shown is None else (points[:, c], shown[:, j])
         return cls(grid, grid_y, density, levels, curves, x, y, held, names[c], model.names[j])
 
-    def plot(self, ax=None, *, data: bool = True) -> Self:
-        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
-        self.ax_ = ax = new_axes(ax)
+    def _draw(self, ax, data: bool = True) -> None:
         shade(ax, self.grid_x, self.grid_y, self.density)
         if data and self.x is not None and self.y is not None:
             keep = np.arange(0, len(self.x), len(self.x) // DRAWN + 1)
@@ -227,7 +227,6 @@ class DensityMapDisplay(Display):
             ax.plot(self.grid_x, curve, color=PLAIN, lw=2.0 if level == 0.5 else 1.0)
         self._name_curves(ax)
         ax.set(xlabel=literal(self.x_name), ylabel=literal(self.y_name))
-        return self
 
     def _name_curves(self, ax) -> None:
         """The level of each curve at its right end, moved up where it would touch another."""

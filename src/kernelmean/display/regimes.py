@@ -1,9 +1,8 @@
 """Hidden Markov models: how many states, what they emit, and when each of them held."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -63,25 +62,23 @@ class SpectrumDisplay(Display):
     name: str
 
     @classmethod
-    def from_estimator(cls, estimator: KernelHMM) -> SpectrumDisplay:
+    def from_estimator(cls, estimator: KernelHMM) -> Self:
         """Show how the estimator chose its number of states, or the one that it was given."""
-        check_is_fitted(estimator)
-        given = Order(estimator.n_components_, "given", estimator.singular_values_)
-        return cls.from_order(given if estimator.order_ is None else estimator.order_)
+        order, K = estimator.order_, estimator.n_components_
+        return cls.from_order(order or Order(K, "given", estimator.singular_values_))
 
     @classmethod
-    def from_order(cls, order: Order) -> SpectrumDisplay:
+    def from_order(cls, order: Order) -> Self:
         """Show what `estimate_order` found."""
         if order.scores:
             numbers, values = (np.array(part) for part in zip(*order.scores.items(), strict=True))
             return cls(numbers, values, int(order), None, "held-out log-likelihood of a row")
         if len(order.correlations):
-            values = order.correlations[: NUMBERS - 1]
-            numbers = np.arange(2, len(values) + 2)
-            return cls(numbers, values, int(order), order.threshold, "canonical correlation")
-        values = np.asarray(order.singular_values)[:NUMBERS]
-        numbers = np.arange(1, len(values) + 1)
-        return cls(numbers, values, int(order), order.threshold, "singular value")
+            least, values, name = 2, order.correlations[: NUMBERS - 1], "canonical correlation"
+        else:
+            least, values, name = 1, np.asarray(order.singular_values)[:NUMBERS], "singular value"
+        numbers = np.arange(least, least + len(values))
+        return cls(numbers, values, int(order), order.threshold, name)
 
     def _draw(self, ax) -> None:
         likelihood = self.name.startswith("held-out")
@@ -134,6 +131,7 @@ class RegimeDisplay(TimePanels):
     names: list[str]
     labels: list[str]
     sequences: list[slice]
+    each, more = "one per column and one for the probabilities", 1
 
     @classmethod
     def from_estimator(
@@ -146,7 +144,7 @@ class RegimeDisplay(TimePanels):
         lengths=None,
         inputs=None,
         labels: Sequence[str] | None = None,
-    ) -> RegimeDisplay:
+    ) -> Self:
         """Probabilities of the states at the rows of `X`.
 
         Parameters
@@ -165,7 +163,6 @@ class RegimeDisplay(TimePanels):
         labels : sequence of str, optional
             What the states are called.
         """
-        check_is_fitted(estimator)
         run = estimator.predict_proba if smooth else estimator.filter
         probabilities = to_numpy(run(X, lengths, inputs))
         series = to_numpy(as_points(X, "X", one_d=False, gaps=True))
@@ -175,22 +172,11 @@ class RegimeDisplay(TimePanels):
         times, sequences = as_times(times, n), check_sequences(lengths, n)
         return cls(times, probabilities, series, names, state_names(estimator, labels), sequences)
 
-    def plot(self, ax=None) -> RegimeDisplay:
-        """Draw a panel for each column and one for the probabilities; returns self.
-
-        Parameters
-        ----------
-        ax : Axes or array of Axes, optional
-            As many as `axes_` then has; new ones when left out.
-        """
-        count = len(self.names) + 1
-        axes = panels(ax, count, "one per column and one for the probabilities")
-        self._draw_probabilities(axes[-1])
-        for panel in axes:
-            panel.margins(x=0)
-        return self._over_time(axes, self._draw_series)
-
-    def _draw_series(self, axes, j: int) -> None:
+    def _draw(self, axes, j: int) -> None:
+        axes.margins(x=0)
+        if j == len(self.names):
+            self._draw_probabilities(axes)
+            return
         many = len(self.times) > DRAWN  # as a picture, or the file would be large
         for s in self.sequences:
             line = {"color": DATA, "lw": 0.5, "alpha": 0.6, "rasterized": many}
@@ -261,7 +247,7 @@ class EmissionDisplay(Display):
         n_grid: int = 400,
         lengths=None,
         inputs=None,
-    ) -> EmissionDisplay:
+    ) -> Self:
         """Densities of one column in each state.
 
         Parameters
@@ -340,7 +326,7 @@ class EmissionImageDisplay(PanelDisplay):
         shape: tuple[int, int],
         *,
         labels: Sequence[str] | None = None,
-    ) -> EmissionImageDisplay:
+    ) -> Self:
         """Means of the emission laws.
 
         Parameters
@@ -360,7 +346,7 @@ class EmissionImageDisplay(PanelDisplay):
             )
         return cls(means.reshape(-1, *shape), state_names(estimator, labels))
 
-    def plot(self, ax=None) -> EmissionImageDisplay:
+    def plot(self, ax=None) -> Self:
         """Draw one panel per state; returns self, with `axes_` set.
 
         Parameters
@@ -402,7 +388,7 @@ class HistoryDisplay(Display):
     converged: bool
 
     @classmethod
-    def from_estimator(cls, estimator: KernelHMM) -> HistoryDisplay:
+    def from_estimator(cls, estimator: KernelHMM) -> Self:
         """Show how the estimator was learned."""
         check_is_fitted(estimator)
         if not len(estimator.history_):

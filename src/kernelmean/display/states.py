@@ -1,15 +1,13 @@
 """State-space models: their forecasts, the laws they have learned, and how they learned them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from functools import partial
+from typing import Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..core.arrays import to_numpy
-from ..core.checks import as_points, check_column, check_count, check_level
+from ..core.checks import as_points, check_column, check_count
 from ..core.sequences import check_sequences
 from ..embedding.embedding import MeanEmbedding
 from ..statespace.kernel_state_space import KernelStateSpace
@@ -29,7 +27,7 @@ class ForecastDisplay(TimePanels):
     """A series with its one-step forecasts, and what comes after its end.
 
     One panel per column. Each row has the mean and the central interval that the rows before it
-    say; after the end, a fan of two intervals.
+    say; after the end, a fan of two intervals. `plot(label=…)` says what the means are called.
 
     Attributes
     ----------
@@ -77,7 +75,7 @@ class ForecastDisplay(TimePanels):
         level: float = 0.95,
         times=None,
         lengths=None,
-    ) -> ForecastDisplay:
+    ) -> Self:
         """Forecast every row of `X` from those before it, and the rows that follow.
 
         Parameters
@@ -95,9 +93,7 @@ class ForecastDisplay(TimePanels):
         lengths : sequence of int, optional
             Rows of each sequence.
         """
-        check_is_fitted(estimator)
         check_count(steps, "steps", minimum=0)
-        level = check_level(level)
         series = to_numpy(as_points(X, "X", one_d=False, gaps=True))
         n, d = series.shape
         times, sequences = as_times(times, n), check_sequences(lengths, n)
@@ -109,20 +105,7 @@ class ForecastDisplay(TimePanels):
         mean, lower, upper = map(to_numpy, told)
         return cls(times, series, mean, lower, upper, later, ahead, names, level, sequences)
 
-    def plot(self, ax=None, *, label: str = "forecast one row ahead") -> ForecastDisplay:
-        """Draw one panel per column; returns self, with `axes_` set.
-
-        Parameters
-        ----------
-        ax : Axes or array of Axes, optional
-            As many as there are columns; new ones when left out.
-        label : str
-            What the means are called in the legend.
-        """
-        axes = panels(ax, len(self.names), "one per column")
-        return self._over_time(axes, partial(self._draw, label=label))
-
-    def _draw(self, axes, j: int, label: str) -> None:
+    def _draw(self, axes, j: int, label: str = "forecast one row ahead") -> None:
         band = {"color": CURVE, "alpha": 0.15, "lw": 0, "label": f"{100 * self.level:g}% interval"}
         dots = {"color": DATA, "ms": 3.5, "mew": 0, "lw": 0.8, "label": "observed"}
         for s in self.sequences:
@@ -182,7 +165,7 @@ class TransitionDisplay(Display):
     @classmethod
     def from_estimator(
         cls, estimator: KernelStateSpace, *, latent: int = 0, n_grid: int = 120
-    ) -> TransitionDisplay:
+    ) -> Self:
         """The learned transition.
 
         Parameters
@@ -192,12 +175,10 @@ class TransitionDisplay(Display):
             Number of the coordinate.
         n_grid : int
         """
-        k, grid = _latent_grid(estimator, latent, n_grid)
-        p = _given_coordinate(estimator, k, grid) @ estimator.transmat_
-        line = np.ascontiguousarray(estimator.nodes_[:, [k]])
-        law = MeanEmbedding(line, p)
-        density = law.density(grid[:, None], estimator.latent_bandwidth_)
-        return cls(grid, density, (p @ line)[:, 0], latent_names(estimator.nodes_.shape[1])[k])
+        name, line, grid, shares = _along_latent(estimator, latent, n_grid)
+        p = shares @ estimator.transmat_
+        density = MeanEmbedding(line, p).density(grid[:, None], estimator.latent_bandwidth_)
+        return cls(grid, density, (p @ line)[:, 0], name)
 
     def _draw(self, ax) -> None:
         shade(ax, self.grid, self.grid, self.density)
@@ -248,7 +229,7 @@ class ObservationDisplay(Display):
         column: int | str = 0,
         latent: int = 0,
         n_grid: int = 120,
-    ) -> ObservationDisplay:
+    ) -> Self:
         """The learned law of an observation.
 
         Parameters
@@ -261,17 +242,15 @@ class ObservationDisplay(Display):
         n_grid : int
             Of values of x; half as many again of y.
         """
-        k, grid = _latent_grid(estimator, latent, n_grid)
+        latent_name, _, grid, shares = _along_latent(estimator, latent, n_grid)
         names = estimator.columns.named(estimator.n_features_in_)
         j = check_column(column, names)
         name = names[j] if estimator.backbone_ is None else f"innovation of {names[j]}"
-        shares = _given_coordinate(estimator, k, grid)
         law = estimator.chain_.mixture(shares).marginal(j)
         low, high = np.moveaxis(to_numpy(law.quantile(TAILS)), 1, 0)
         margin = MARGIN * (high.max() - low.min())
         grid_y = np.linspace(low.min() - margin, high.max() + margin, 3 * n_grid // 2)
         density, mean = shares @ densities_along(estimator, j, grid_y), to_numpy(law.mean())[:, 0]
-        latent_name = latent_names(estimator.nodes_.shape[1])[k]
         return cls(grid, grid_y, density, mean, latent_name, name)
 
     def _draw(self, ax) -> None:
@@ -280,25 +259,22 @@ class ObservationDisplay(Display):
         ax.set(xlabel=literal(self.latent_name), ylabel=literal(self.name))
 
 
-def _latent_grid(estimator: KernelStateSpace, latent: int, n_grid: int) -> tuple[int, np.ndarray]:
-    """The coordinate, and values between its far quantiles under the stationary law."""
+def _along_latent(
+    estimator: KernelStateSpace, latent: int, n_grid: int
+) -> tuple[str, np.ndarray, np.ndarray, np.ndarray]:
+    """Name and nodes of a coordinate; a grid of it, and P(x = node | x_k) there, (m, nodes)."""
     check_is_fitted(estimator)
     check_count(n_grid, "n_grid", minimum=2)
-    k = check_column(latent, latent_names(estimator.nodes_.shape[1]), "latent")
-    law = MeanEmbedding(np.ascontiguousarray(estimator.nodes_[:, [k]]), estimator.startprob_)
-    low, high = law.quantile(RANGE)[:, 0]
-    return k, np.linspace(low, high, n_grid)
-
-
-def _given_coordinate(estimator: KernelStateSpace, k: int, grid: np.ndarray) -> np.ndarray:
-    """P(x = node | x_k), (m, nodes)."""
-    nodes = estimator.nodes_
-    if nodes.shape[1] == 1:
-        return estimator.interpolated(grid)
-    line = nodes[:, k]
+    names, prior = latent_names(estimator.nodes_.shape[1]), estimator.startprob_
+    k = check_column(latent, names, "latent")
+    line = np.ascontiguousarray(estimator.nodes_[:, [k]])
+    low, high = MeanEmbedding(line, prior).quantile(RANGE)[:, 0]
+    grid = np.linspace(low, high, n_grid)
+    if len(names) == 1:
+        return names[k], line, grid, estimator.interpolated(grid)
     width = line.std() * len(line) ** -0.2
-    shares = estimator.startprob_ * np.exp(-0.5 * ((grid[:, None] - line) / width) ** 2)
-    return shares / shares.sum(axis=1, keepdims=True)
+    shares = prior * np.exp(-0.5 * ((grid[:, None] - line[:, 0]) / width) ** 2)
+    return names[k], line, grid, shares / shares.sum(axis=1, keepdims=True)
 
 
 # ---------------------------------------------------------------- learning
@@ -331,12 +307,12 @@ class TraceDisplay(PanelDisplay):
     converged: bool
 
     @classmethod
-    def from_estimator(cls, estimator: KernelStateSpace) -> TraceDisplay:
+    def from_estimator(cls, estimator: KernelStateSpace) -> Self:
         """Show how the estimator was learned."""
         check_is_fitted(estimator)
         return cls(estimator.loss_history_, estimator.history_, estimator.converged_)
 
-    def plot(self, ax=None) -> TraceDisplay:
+    def plot(self, ax=None) -> Self:
         """Draw the loss and, beside it, the climb; returns self, with `axes_` set.
 
         Parameters

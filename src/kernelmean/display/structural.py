@@ -10,13 +10,15 @@ from ..core.arrays import to_numpy
 from ..core.checks import as_vector, check_column
 from ..instruments.inference import confidence_limits, ridge_coefficients
 from ..instruments.kernel_iv import KernelIV
-from .base import Display, along, new_axes
+from .base import Display, along
 from .style import CURVE, DATA, DRAWN, PLAIN, legend_above, literal
 
 
 @dataclass
 class StructuralCurveDisplay(Display):
     """A structural function along one regressor with its confidence band, beside plain regression.
+
+    `plot(data=False)` leaves the data out.
 
     Attributes
     ----------
@@ -92,9 +94,7 @@ class StructuralCurveDisplay(Display):
         band, data = np.column_stack([*map(to_numpy, ends)]), (points[:, number], outcome)
         return cls(grid, *curves, band, *data, names[number], estimator.target_name_, level)
 
-    def plot(self, ax=None, *, data: bool = True) -> Self:
-        """Draw on `ax` (a new one when left out); returns self, with `ax_` set."""
-        self.ax_ = ax = new_axes(ax)
+    def _draw(self, ax, data: bool = True) -> None:
         if data and not np.isnan(self.y).all():
             self._draw_data(ax)
         if self.band is not None:
@@ -105,7 +105,6 @@ class StructuralCurveDisplay(Display):
             ax.plot(self.grid, self.plain, "--", color=PLAIN, lw=1.5, label="plain kernel ridge")
         ax.set(xlabel=literal(self.x_name), ylabel=literal(self.y_name))
         legend_above(ax)
-        return self
 
     def _draw_data(self, ax) -> None:
         """At most 2,000 of the points above the grid."""
@@ -116,9 +115,7 @@ class StructuralCurveDisplay(Display):
 
 def _data(estimator: KernelIV, X, y, C) -> tuple[np.ndarray, np.ndarray]:
     """Regressors and outcomes: those given, or those that the estimator keeps."""
-    if X is None:
-        if y is not None:
-            raise ValueError("X is None, but y is given; both or neither are needed")
+    if X is None and y is None:
         points, _, outcome = estimator.sample_
         return to_numpy(points), to_numpy(outcome)
     if y is None and estimator.design_ is not None:

@@ -1,19 +1,16 @@
 """States followed over time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from ..core.arrays import to_numpy
-from ..core.checks import as_floats, check_lengths
+from ..core.checks import as_points, check_columns, check_lengths
 from ..core.sequences import check_sequences
 from ..filtering.results import FilterResult
-from .base import Display, TimePanels, as_times, new_axes, panels
+from .base import Display, TimePanels, as_times
 from .style import CURVE, DATA, GAP, PLAIN, TRUTH, in_legend, legend_above, time_axis
 
 
@@ -67,7 +64,8 @@ class TrackDisplay(_Followed, TimePanels):
     """A state followed over time: mean and interval at each step, one panel per state.
 
     Shaded columns are steps without news: missing observations, and (marked ×) observations
-    unlike any seen in training. In both the prediction is shown.
+    unlike any seen in training. In both the prediction is shown. `plot(label=…)` says what the
+    means are called in the legend.
 
     Attributes
     ----------
@@ -96,6 +94,7 @@ class TrackDisplay(_Followed, TimePanels):
     upper: np.ndarray
     truth: np.ndarray | None = None
     observations: np.ndarray | None = None
+    each = "one per state"
 
     @classmethod
     def from_result(
@@ -107,7 +106,7 @@ class TrackDisplay(_Followed, TimePanels):
         level: float = 0.95,
         times=None,
         lengths=None,
-    ) -> TrackDisplay:
+    ) -> Self:
         """Show what `KernelBayesFilter.filter` or `smooth` returned.
 
         Parameters
@@ -126,27 +125,12 @@ class TrackDisplay(_Followed, TimePanels):
         """
         lower, upper = (to_numpy(end) for end in result.interval(level))
         n, d = lower.shape
-        seen = _beside(observations, "observations", n, None)
-        if seen is not None and d > 1 and seen.shape[1] != d:
-            raise ValueError(f"observations has {seen.shape[1]} columns; {d} are needed, as states")
+        seen = _beside(observations, "observations", n, d if d > 1 else None)
         track = {"mean": to_numpy(result.mean()), "lower": lower, "upper": upper}
         beside = {"truth": _beside(truth, "truth", n, d), "observations": seen}
         return cls._of(result, level, times, lengths, **track, **beside)
 
-    def plot(self, ax=None, *, label: str = "mean") -> TrackDisplay:
-        """Draw one panel per state; returns self, with `axes_` set.
-
-        Parameters
-        ----------
-        ax : Axes or array of Axes, optional
-            As many as there are states; new ones when left out.
-        label : str
-            What the line is called in the legend.
-        """
-        axes = panels(ax, len(self.names), "one per state")
-        return self._over_time(axes, partial(self._draw, label=label))
-
-    def _draw(self, axes, j: int, label: str) -> None:
+    def _draw(self, axes, j: int, label: str = "mean") -> None:
         self._shade_gaps(axes)
         if self.observations is not None:
             columns = self.observations if len(self.names) == 1 else self.observations[:, [j]]
@@ -172,7 +156,8 @@ class SpreadDisplay(_Followed, Display):
 
     Drawn as a share of the width of the same interval over all training states, so that states
     in different units share a panel: near 0 the state is known, at 1 the observations so far
-    have told nothing.
+    have told nothing. `plot(label=…)` puts a word before the names of the states in the legend;
+    other keywords are passed on to `Axes.plot`.
 
     Attributes
     ----------
@@ -204,7 +189,7 @@ class SpreadDisplay(_Followed, Display):
     @classmethod
     def from_result(
         cls, result: FilterResult, truth=None, *, level: float = 0.95, times=None, lengths=None
-    ) -> SpreadDisplay:
+    ) -> Self:
         """Show the spread of what `KernelBayesFilter.filter` or `smooth` returned.
 
         Parameters
@@ -221,18 +206,7 @@ class SpreadDisplay(_Followed, Display):
         spread = {"width": upper - lower, "reference": high - low, "missed": missed}
         return cls._of(result, level, times, lengths, **spread)
 
-    def plot(self, ax=None, *, label: str | None = None, **line) -> SpreadDisplay:
-        """Draw on `ax` (a new one when left out); returns self, with `ax_` set.
-
-        Parameters
-        ----------
-        ax : Axes, optional
-        label : str, optional
-            Put before the names of the states in the legend.
-        **line
-            Passed on to `Axes.plot`.
-        """
-        self.ax_ = ax = new_axes(ax)
+    def _draw(self, ax, label: str | None = None, **line) -> None:
         self._shade_gaps(ax)
         # a constant state has no width to compare with
         shares = self.width / np.where(self.reference > 0, self.reference, 1.0)
@@ -249,7 +223,6 @@ class SpreadDisplay(_Followed, Display):
         time_axis(ax, self.times)
         ax.set_ylim(bottom=0)
         legend_above(ax)
-        return self
 
 
 def _edges(times: np.ndarray) -> np.ndarray:
@@ -263,9 +236,8 @@ def _beside(values, name: str, n: int, columns: int | None) -> np.ndarray | None
     """Optional values at each step, as (n, columns); NaN means unknown."""
     if values is None:
         return None
-    values = to_numpy(as_floats(values, name))
-    values = values[:, None] if values.ndim == 1 else values
+    values = to_numpy(as_points(values, name, gaps=True))
     check_lengths(n, len(values), "the track", name)
-    if columns is not None and values.shape[1:] != (columns,):
-        raise ValueError(f"{name} has shape {values.shape}; ({n}, {columns}) is needed")
+    if columns is not None:
+        check_columns(values, columns, name, "the track")
     return values

@@ -489,9 +489,9 @@ def _estimate(name: str, rows, coef, covariance, level: float, extra: float = 0.
 
 
 def _root(covariance) -> np.ndarray:
-    """R with RRᵀ the covariance."""
+    """R = Rᵀ with RR the covariance: with eigenvectors alone, draws would depend on their signs."""
     values, vectors = solves.eigh(arrays.to_numpy(covariance))
-    return vectors * values**0.5
+    return (vectors * values**0.5) @ vectors.T
 
 
 def _ridge_rest(Theta, targets, reg: float) -> tuple[np.ndarray, float]:

@@ -297,7 +297,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             As for `from_estimator`.
         ax : matplotlib Axes, optional
         """
-        display = old_names.method("KernelIV.plot")
+        new = "display", "StructuralCurveDisplay.from_estimator"
+        display = old_names.method("KernelIV.plot", *new)
         return display(self, X, y, **options).plot(ax)
 
     # ------------------------------------------------------------ the door

@@ -5,7 +5,6 @@ import platform
 import re
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -105,23 +104,18 @@ def advice(
     flags : as from `instructions`
     found : as from `extras`
     """
-    old = (hint for lib in libraries if (hint := _old_kernel(lib, flags)))
-    hints = [*([] if libraries else [SAY("no_blas")]), *islice(old, 1)]
+    hints = [] if libraries else [SAY("no_blas")]
+    taken = [str(lib.get("architecture", "")) for lib in libraries]  # by OpenBLAS
+    old = [kernel for kernel in taken if kernel.lower() in SAY.content["old_kernels"]]
+    if old and "avx2" in flags:
+        better = "SkylakeX" if {"avx512f", "avx512dq", "avx512vl"} <= flags else "Haswell"
+        hints.append(SAY("old_kernel", chosen=old[0], better=better))
     for extra, packages in found.items():
         missing = ", ".join(name for name, present in packages.items() if present is None)
         if missing:
             gives = SAY("extras", extra)
             hints.append(SAY("missing", missing=missing, extra=extra, gives=gives))
     return hints
-
-
-def _old_kernel(library: dict[str, Any], flags: frozenset[str]) -> str | None:
-    """A hint where OpenBLAS took a kernel older than the processor."""
-    chosen = str(library.get("architecture", ""))
-    if chosen.lower() not in SAY.content["old_kernels"] or "avx2" not in flags:
-        return None
-    better = "SkylakeX" if {"avx512f", "avx512dq", "avx512vl"} <= flags else "Haswell"
-    return SAY("old_kernel", chosen=chosen, better=better)
 
 
 def run(options: Settings) -> Report:

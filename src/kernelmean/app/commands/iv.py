@@ -32,6 +32,7 @@ LEVELS = (0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95)
 FEW = 10  # different values of the instruments
 DRAWN_ALONG = 4  # pictures of an effect
 PREDICTION, PLAIN = "prediction", "plain_ridge"  # columns of predictions.csv
+TRENDS = {"auto": "auto", "none": None, **{str(k): k for k in range(11)}}  # by what is typed
 LOW, HIGH = "prediction_lower", "prediction_upper"
 
 
@@ -55,12 +56,6 @@ def read_kernel(text: str) -> str | dict[str, str]:
     return pairs
 
 
-def read_trend(text: str) -> str | int | None:
-    """`--trend`: auto, none or a degree."""
-    degrees = {str(degree): degree for degree in range(11)}
-    return {"auto": "auto", "none": None, **degrees}[text]
-
-
 @dataclass(frozen=True)
 class Settings(Shared):
     """Which columns play which part, and how the model is fitted."""
@@ -72,7 +67,7 @@ class Settings(Shared):
     formula: Annotated[str | None, option(SAY, "--formula")] = None
     kernel: Annotated[Any, typed(SAY, "--kernel", read_kernel, "KERNEL")] = "gaussian"
     split: Annotated[Any, typed(SAY, "--split", read_split, "SPLIT")] = "loo"
-    trend: Annotated[Any, typed(SAY, "--trend", read_trend, "DEGREE")] = "auto"
+    trend: Annotated[Any, typed(SAY, "--trend", TRENDS.__getitem__, "DEGREE")] = "auto"
     tune: Annotated[bool | None, option(SAY, "--tune/--no-tune")] = None
     say = SAY
 
@@ -127,9 +122,11 @@ class Settings(Shared):
         """The rows to predict for: those of a file, or those used, as they stand in theirs."""
         if at is None:
             return used.own
-        if self.chunksize is not None:
-            return self.blocks(at, by_option(used.columns, "xc"))
-        return used.asked(self.table(at), self.drop_missing)
+        if used.design is None:
+            return self.numbers(at, by_option(used.columns, "xc"), first=True)[1]
+        table = self.table(at)
+        rows = table.frame[table.asked_for({"--formula": used.needed})]
+        return tables.complete(rows, at, self.drop_missing)
 
 
 def by_option(columns: Roles, sides: str) -> dict[str, list[str]]:
@@ -180,13 +177,12 @@ class Used:
         columns = Roles(str(y.name), tuple(X), tuple(Z), c, "xzc")
         return cls(frame, frame, columns, design, used)
 
-    def asked(self, table: tables.Table, drop_missing: bool) -> pd.DataFrame:
-        """The rows of another file to predict for."""
+    @property
+    def needed(self) -> list[str]:
+        """The columns of a file to predict for."""
         if self.design is None:
-            return table.numbers(by_option(self.columns, "xc"), drop_missing)
-        names = names_of(self.design.formula)["regressors"]
-        rows = table.frame[table.asked_for({"--formula": names})]
-        return tables.complete(rows, table.path, drop_missing)
+            return self.columns.regressors
+        return names_of(self.design.formula)["regressors"]
 
     def regressors(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The columns h is a function of, made from rows of a file."""
@@ -206,6 +202,8 @@ class Analysis:
         The rows used.
     known : DataFrame
         Those of them that have the endogenous columns.
+    whole : DataFrame
+        Those of them that have all columns.
     medians : Series
         Of the regressors, among their own values: an indicator stays 0 or 1.
     columns : Roles
@@ -233,7 +231,10 @@ class Analysis:
         with noted() as self.notes:
             self.model = settings.model().fit(X, y, Z, C)
         self.model.design_ = data.design
-        self.plain = _ridge(self.model, self.frame, self.columns)
+        self.plain, self.whole = None, self.frame.dropna()
+        if len(self.whole) >= tables.SMALLEST:
+            seen, y = self.whole[self.columns.regressors].to_numpy(), self.whole[self.columns.y]
+            self.plain = inference.ridge_coefficients(self.model.basis_x_, seen, y.to_numpy())
 
     def predict(self, points: pd.DataFrame) -> pd.DataFrame:
         """The structural function with limits at each row, and plain kernel ridge.
@@ -335,15 +336,6 @@ def parts(frame: Any, columns: Roles) -> tuple[Any, Any, Any, Any]:
     return frame[columns.y], X, Z, C
 
 
-def _ridge(model: KernelIV, frame: pd.DataFrame, columns: Roles) -> Any:
-    """Coefficients of plain kernel ridge, where there are complete rows."""
-    known = frame.dropna()
-    if len(known) < tables.SMALLEST:
-        return None
-    points, y = known[columns.regressors].to_numpy(), known[columns.y].to_numpy()
-    return inference.ridge_coefficients(model.basis_x_, points, y)
-
-
 # ---------------------------------------------------------------- the first stage
 
 MEASURED = 10_000  # the diagnostics look at no more rows than this
@@ -401,8 +393,7 @@ def facts(a: Analysis) -> list[Fact]:
     """What the summary of the model leaves out."""
     if a.plain is None:
         return []
-    known = a.frame.dropna()
-    y, fits = known[a.columns.y], a.predict(known)
+    y, fits = a.whole[a.columns.y], a.predict(a.whole)
     r2 = 1 - fits.sub(y, axis=0).pow(2).sum() / ((y - y.mean()) ** 2).sum()
     names = {"R² of the structural curve": PREDICTION, "R² of plain kernel ridge": PLAIN}
     return SAY.facts({name: number(r2[column]) for name, column in names.items()})
@@ -455,8 +446,8 @@ def warnings_of(a: Analysis) -> list[str]:
     """What the reader must not overlook in this very data set."""
     p, support = a.model.specification_p_, len(a.frame[list(a.columns.z)].drop_duplicates())
     weak = [x for x, f in zip(a.columns.x, a.strength.f, strict=True) if f < inference.WEAK]
-    whole, y = a.frame.dropna(), [a.columns.y]
-    each = how_often(whole.drop(columns=y), whole[y]) if len(whole) else None
+    y = [a.columns.y]
+    each = how_often(a.whole.drop(columns=y), a.whole[y]) if len(a.whole) else None
     # not alike by chance, and not of a table copied as a whole, of which the fit takes one
     copies = a.frame.duplicated().sum() if each is not None and np.ptp(each) else 0
     found = {
@@ -602,7 +593,7 @@ def report(a: Analysis, source: str, rows: Any = None) -> Report:
             "What the data say about the assumptions": [Numbers(t) for t in [tests(a)] if t],
         },
         _numbers(a),
-        [_snippet(a)],
+        [SAY.code("code", rows=words.some_rows(a.data.needed), level=a.level)],
         {**tables.answered("predictions", asked, a.predictions), words.MODEL: a.model.save},
         caveats(a),
     )
@@ -613,13 +604,6 @@ def _numbers(a: Analysis) -> list[Numbers]:
     found = SAY("searched" if a.settings.searched else "medial")
     told = account(SAY, a.model, facts(a), found=found)
     return [block for block in told if [name for name, *_ in block.rows] != list(a.effects)]
-
-
-def _snippet(a: Analysis) -> str:
-    columns, design = a.columns.regressors, a.data.design
-    if design is not None:
-        columns = names_of(design.formula)["regressors"]
-    return SAY.code("code", rows=words.some_rows(columns), level=a.level)
 
 
 At = Annotated[Path | None, option(SAY, "--at")]

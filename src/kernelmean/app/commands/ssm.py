@@ -1,12 +1,10 @@
 """`kernelmean ssm`: a series forecast by a state-space model learned from it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -27,6 +25,7 @@ HELD_OUT = 0.2  # of each sequence: rows at its end
 SHORTEST = 20  # rows held out, below which they tell nothing
 APART = 0.1  # distance between coverage and level that is worth a word
 RIVALS = ("AR(1)", "no change", "mean")
+DIMENSIONS = {"auto": "auto", **{str(size): size for size in range(1, 11)}}  # by what is typed
 
 
 InferenceName = StrEnum("InferenceName", ["nodes", "particles", "kbr"])
@@ -34,17 +33,11 @@ TrendName = StrEnum("TrendName", ["auto", "n", "c", "ct", "drift"])
 TransformName = StrEnum("TransformName", ["auto", "none", "log", "sqrt"])
 
 
-def read_dimension(text: str) -> int | str:
-    """`--latent-dim`: a number, or auto."""
-    sizes: dict[str, int | str] = {str(size): size for size in range(1, 11)}
-    return {**sizes, "auto": "auto"}[str(text)]  # the default is a number
-
-
 @dataclass(frozen=True)
 class Settings(series.Settings):
     """What to do."""
 
-    latent_dim: Annotated[Any, typed(SAY, "--latent-dim", read_dimension, "NUMBER")] = 1
+    latent_dim: Annotated[Any, typed(SAY, "--latent-dim", DIMENSIONS.__getitem__, "NUMBER")] = 1
     season: Annotated[int | None, option(SAY, "--season", min=2)] = None
     trend: Annotated[TrendName, option(SAY, "--trend")] = TrendName.auto
     transform: Annotated[TransformName, option(SAY, "--transform")] = TransformName.auto
@@ -93,8 +86,8 @@ class Trial:
     ----------
     model : KernelStateSpace
         Learned from the rows before.
-    first, n : int
-        Rows learned from, and rows held out.
+    n : int
+        Rows held out.
     truth : DataFrame
         The rows judged: held out and whole, as are those before them.
     forecasts : dict
@@ -104,7 +97,6 @@ class Trial:
     """
 
     model: KernelStateSpace
-    first: int
     n: int
     truth: pd.DataFrame
     forecasts: dict[str, np.ndarray]
@@ -112,7 +104,7 @@ class Trial:
     upper: np.ndarray
 
     @classmethod
-    def of(cls, settings: Settings, rows: Rows) -> Trial | None:
+    def of(cls, settings: Settings, rows: Rows) -> Self | None:
         """Learn from the first rows of each sequence; None where they are too few."""
         frame, lengths, whole = rows.frame, rows.lengths, rows.whole
         held = ends(lengths)
@@ -126,7 +118,7 @@ class Trial:
         lower, upper = model.predict_interval(frame, settings.level, lengths)
         found = {name: f[judged] for name, f in forecasts.items()}
         count = int((held & whole).sum())
-        return cls(model, len(past), count, frame[judged], found, lower[judged], upper[judged])
+        return cls(model, count, frame[judged], found, lower[judged], upper[judged])
 
     @cached_property
     def errors(self) -> pd.DataFrame:

@@ -1,0 +1,197 @@
+"""Pairs with their shares under a prior: the regression that posteriors are weights of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..core import arrays, checks
+from ..core.checks import Array
+from ..features.landmarks import Further, Landmarks
+from ..regression.support import Support
+from ..regression.width import Told, told
+from .every import Every
+from .fit import PairsFit
+from .folds import choose_reg
+from .prior import Ratio
+from .reach import gone_over, thinness
+from .rules import bayes_factors
+from .supervision import each_strength, targets, unpack_supervision
+
+OUTSIDE = "posteriors are those at the nearest point of its box, made twice as wide"
+SILENT = 1e-20  # of k(x, x) in coordinates: they are rounding
+OWN = 0.9  # of a pair in its own mean: no residual is made more than ten times larger
+
+
+@dataclass(frozen=True)
+class WeightedPairs:
+    """Rows of the regression behind a posterior: the pairs, and any supervision below them.
+
+    `asked` has the settings: rule, reg, selection, tune_lengthscale.
+    """
+
+    fit: PairsFit
+    asked: Any
+    ratio: Ratio
+    beta: Array  # shares
+    Phi: Array  # coordinates of observations
+    Psi: Array  # coordinates of latents
+    points: Array  # latents
+    support: Support | None  # of the observations
+    every: Every | None  # sums, where the pairs here are some of them
+    A: Array | None = None  # weights of the supervision's targets on their points
+    further: Further | None = None  # coordinates that the supervision adds
+    pairs: WeightedPairs | None = None  # without the supervision
+
+    @classmethod
+    def under(cls, ratio: Ratio, fit: PairsFit, asked: Any) -> WeightedPairs:
+        """The pairs alone."""
+        m, every = ratio.prior, None
+
+        def sums() -> Every:
+            if fit.rows is None:
+                raise ValueError(
+                    "prior is another one than before this model was saved, and its rows are "
+                    "elsewhere; a prior is needed that `posterior` was asked for last, or a new fit"
+                )
+            at = ratio.floored if asked.rule == "importance" else ratio.at
+            return Every.of(fit.rows, (fit.features_x, fit.features_z), at)
+
+        if fit.of_some:
+            every = Every(*fit.once("every", (m.points, m.weights), sums))  # of a file, a tuple
+        known = fit.Phi, fit.Q, fit.latents, fit.support, every
+        return cls(fit, asked, ratio, ratio.shares, *known)
+
+    def beside(self, supervision) -> WeightedPairs:
+        """With further rows, whose shares are their strengths."""
+        x_s, z_s, strength = unpack_supervision(supervision, self.asked.rule)
+        x_s = checks.as_points(x_s, "x_s")
+        checks.check_columns(x_s, self.fit.features_x.n_features_in_, "x_s", "X")
+        Phi, further, features = self.Phi, None, self.fit.features_x
+        Phi_s = features.transform(x_s)
+        if isinstance(features, Landmarks):
+            further = Further(features, x_s, Phi_s)
+            Phi, Phi_s = further.padded(Phi), further.Phi_s
+        points, A = targets(z_s, Phi_s.shape[0])
+        checks.check_columns(points, self.points.shape[1], "z_s", "the training latents")
+        Psi_s, xp = self.fit.features_z.transform(points), arrays.namespace(Phi_s)
+        shares = arrays.like(each_strength(strength, Phi_s.shape[0]), Phi_s)
+        every = self.every
+        if every is not None:
+            told = xp.concat([points, xp.ones_like(points[:, :1])], axis=1)
+            every = every.beside(Phi_s, shares, A @ told, further)
+        return replace(
+            self,
+            every=every,
+            Phi=xp.concat([Phi, Phi_s], axis=0),
+            beta=xp.concat([xp.clip(self.beta, 0.0, None), shares]),
+            Psi=xp.concat([self.Psi, A @ Psi_s], axis=0),
+            points=xp.concat([self.points, points], axis=0),
+            A=A,
+            further=further,
+            pairs=self,
+            support=self.support and self.support.merge(Support.of(x_s)),
+        )
+
+    # ------------------------------------------------------------ the regression
+
+    @cached_property
+    def shares(self) -> Array:
+        """As the rule takes them."""
+        floored = self.asked.rule == "importance"
+        return arrays.namespace(self.beta).clip(self.beta, 0.0, None) if floored else self.beta
+
+    @cached_property
+    def second(self) -> Array:
+        """ΦᵀDΦ, or C."""
+        if self.every is not None:
+            return self.every.second
+        return self.Phi.T @ (self.shares[:, None] * self.Phi)
+
+    @cached_property
+    def reg(self) -> float:
+        """λ or δ; beside supervision nothing is kept, and of rows elsewhere it is as without."""
+        if self.asked.reg is not None:
+            return float(self.asked.reg)
+        if self.pairs is not None:
+            return choose_reg(self) if self.every is None else self.pairs.reg
+        key = self.beta, self.asked.selection, self.asked.tune_lengthscale
+        return self.fit.once("reg", key, lambda: choose_reg(self))
+
+    @cached_property
+    def told(self) -> Told:
+        """What pairs left out tell of laws, once for each prior; beside supervision of latents."""
+        name, pairs = ("told", self) if self.pairs is None else ("told of pairs", self.pairs)
+        # c/(c² + δ) and 1/(c + √δ) turn at c
+        reg = pairs.reg**0.5 if self.asked.rule == "squared" else pairs.reg
+
+        def search() -> Told:
+            residuals = pairs._residuals() if pairs is self else None
+            return told(self.fit.kernel_z, pairs.points, residuals, pairs.Phi, pairs.beta, reg)
+
+        found = self.fit.once(name, (pairs.beta, np.array(reg)), search)
+        return Told(*found)  # of a file, a tuple
+
+    def _residuals(self) -> Array:
+        """Latents less their means given x, each without its own pair."""
+        left, right = self._factors(self.Phi)
+        xp = arrays.namespace(left)
+        shares = xp.clip(self.beta, 0.0, None)
+        off = self.points - (shares @ self.points) / xp.sum(shares)
+        own = xp.clip(xp.sum(left * right, axis=1), 0.0, OWN)
+        return (off - left @ (right.T @ off)) / (1.0 - own)[:, None]
+
+    def _factors(self, coordinates) -> tuple[Array, Array]:
+        known = self.Phi, self.shares, coordinates
+        return bayes_factors(*known, self.reg, self.asked.rule, self.second)
+
+    # ------------------------------------------------------------ posteriors
+
+    def at(self, X) -> tuple[Array, Array, np.ndarray | None, Any]:
+        """Posteriors given each row of X, or the nearest one that is not far.
+
+        Their weights, left rightᵀ; which rows are outside; and `every`, for means left tells of.
+        """
+        fit, kernel, outside = self.fit, self.fit.features_x.kernel_, None
+        if self.support is not None:
+            outside = self.support.outside(X, kernel, OUTSIDE)
+            X = self.support.nearest(X, kernel)
+        coordinates = fit.features_x.transform(X)
+        if self.further is not None:
+            coordinates = self.further.widened(X, coordinates)
+        left, right = self._factors(coordinates)
+        if fit.seen is None or not kernel.boxed:  # of categories none is nearest
+            return left, right, outside, self.every
+        lost = self._unreached(X, coordinates)
+        n, r, t = fit.seen.shape[0], left.shape[1], 1.0 * lost
+        if self.asked.reg is None:  # who gives λ asks for the weights of the formula
+            t = np.maximum(t, thinness(coordinates, left, right, self.second, self.beta[:n]))
+        every = self.every
+        if t.any():
+            seen = fit.order.sorted(fit.seen)
+            near, those = (arrays.to_numpy(kernel.lift(A)) for A in (X, seen))
+            left, right = gone_over(left, right, t, near, those, self.beta)
+            every = every and every.with_laws(right[:n, r:], self.points[:n, :])
+        return left, right, lost if outside is None else lost | outside, every
+
+    def _unreached(self, X, coordinates) -> np.ndarray:
+        """Which rows are in no kernel's reach, with a warning: a gap between far observations."""
+        told = arrays.to_numpy(arrays.namespace(coordinates).sum(coordinates**2, axis=1))
+        lost = told < SILENT * arrays.to_numpy(self.fit.features_x.kernel_.diag_of(X))
+        if lost.any():
+            checks.warn_numerical(
+                f"X has {lost.sum()} row(s) where no kernel reaches, row {np.flatnonzero(lost)[0]} "
+                "first: posteriors are those of the nearest pairs"
+            )
+        return lost
+
+    def spread(self, right) -> Array:
+        """Weights on rows turned into weights on points."""
+        if self.A is None:
+            return right
+        n = right.shape[0] - self.A.shape[0]
+        xp = arrays.namespace(right)
+        return xp.concat([right[:n, :], self.A.T @ right[n:, :]], axis=0)
