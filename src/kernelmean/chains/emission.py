@@ -366,8 +366,8 @@ class Smoothing:
         Of the distinct rows.
     points : array of shape (u, d)
         The distinct rows.
-    row : int array of shape (n,)
-        Which distinct row each row is.
+    row : int array of shape (n,), or slice(None)
+        Which distinct row each row is; all of them where no two are equal.
     own : array of shape (u,)
         φᵀφ.
     atom : bool array of shape (u,)
@@ -381,7 +381,11 @@ class Smoothing:
         self.points, found, count = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
         coordinates = Coordinates.by_landmarks(arrays.like(self.points, points), kernel, RANK)
         self.atom = count >= max(ATOM * len(rows), 2) if not self.discrete else count > 0
-        self.row = found.reshape(-1)
+        self.row: np.ndarray | slice = found.reshape(-1)
+        if len(count) == len(rows):  # in the order of the rows, so that nothing is looked up
+            order, self.row = found.reshape(-1), slice(None)
+            coordinates = coordinates.reordered(points, order)
+            self.points, self.atom = rows, self.atom[order]
         squares = coordinates.by_blocks(lambda rows, Phi: arrays.to_numpy(Phi**2).sum(axis=1))
         self.coordinates, self.own = coordinates, np.concatenate(squares)
 
@@ -422,7 +426,7 @@ class Smoothing:
         n, step = len(gamma), max(1, CACHED // gamma.shape[1])
 
         def of_some(some: slice) -> np.ndarray:
-            at = self.row[some]
+            at = some if isinstance(self.row, slice) else self.row[some]
             mine = np.where(self.atom[at, None], gamma[some], weights[at])
             mine = np.zeros_like(mine) if self.discrete else mine
             kernel_part = everything[at] - mine * self.own[at, None]
@@ -466,6 +470,8 @@ class Smoothing:
 
     def _gathered(self, gamma: np.ndarray) -> np.ndarray:
         """Σ of γ over the rows equal to each distinct one, (u, K)."""
+        if isinstance(self.row, slice):
+            return gamma
         u = len(self.points)
         return np.stack([np.bincount(self.row, column, minlength=u) for column in gamma.T], axis=1)
 
