@@ -180,7 +180,14 @@ def moved(states, moves) -> np.ndarray:
 
 
 def carried(
-    weigh: Callable, rows, moves, first, sequences, *, product: Callable = moved, **how
+    weigh: Callable,
+    rows,
+    moves,
+    first,
+    sequences,
+    same: Callable | None = None,
+    product: Callable = moved,
+    backward: bool = False,
 ) -> np.ndarray:
     """The states that rows are met with: weigh(s_t, u_t) Q_t is the one at the next row.
 
@@ -194,8 +201,8 @@ def carried(
         return product(weigh(states, row[:, :m]), own)
 
     behind = rows if still else np.hstack([rows, moves.reshape(n, -1)])
-    states = sweep(step, behind, first, sequences, **how)
-    return before(states, first, sequences, backward=how.get("backward", False))
+    states = sweep(step, behind, first, sequences, backward=backward, same=same)
+    return before(states, first, sequences, backward=backward)
 
 
 def _into(moves) -> np.ndarray:
@@ -310,7 +317,7 @@ def filtered(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     u /= u @ np.full((K, 1), 1 / K)
     states = _linear(u, *how)
     if states is None:
-        priors = carried(lambda prior, b: _posterior(prior, b)[0], logb, *how, same=_same_entries)
+        priors = carried(lambda prior, b: _posterior(prior, b)[0], logb, *how, _same_entries)
     else:
         priors = predicted(states, chain, sequences)
     alpha, evidence = _posterior(priors, logb)
@@ -414,8 +421,7 @@ def smoothed(alpha, chain: Chain, sequences) -> np.ndarray:
         def weigh(message, row):
             return _normalised(row * message, uniform)
 
-        how = {"backward": True, "same": _same_entries}
-        messages = carried(weigh, news, back, uniform, sequences, **how)
+        messages = carried(weigh, news, back, uniform, sequences, _same_entries, backward=True)
     return _normalised(alpha * messages, alpha)
 
 
@@ -518,8 +524,7 @@ def viterbi(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     """
     relative, top = relative_logs(logb)
     log_start, log_moves = _log(chain.startprob), _log(chain.transmat)
-    how = {"product": _max_plus, "same": _same_logs}
-    priors = carried(_scores, relative, log_moves, log_start, sequences, **how)
+    priors = carried(_scores, relative, log_moves, log_start, sequences, _same_logs, _max_plus)
     scores = _scores(priors, relative)
     ends = _begins(sequences, len(scores), backward=True)
     back = _best_before(scores, log_moves)
