@@ -77,7 +77,6 @@ def shorten(monkeypatch) -> None:
     monkeypatch.setattr("kernelmean.densities.search.ROUNDS", 1)
     for search in ("instruments.search", "densities.search", "densities.location"):
         monkeypatch.setattr(f"kernelmean.{search}.descend", briefly)
-    monkeypatch.setattr("kernelmean.hmm.spectral.STARTS", 1)
     monkeypatch.setattr("kernelmean.statespace.learn.EFFORT", BRIEF)
     monkeypatch.setattr("kernelmean.statespace.learn.STRONGER", (10.0,))
     monkeypatch.setattr("kernelmean.chains.em.NARROWEST", 0.25)

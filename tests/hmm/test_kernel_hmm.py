@@ -34,14 +34,6 @@ NAN = float("nan")
 VERBS = ("filter", "predict_proba", "predict", "log_predictive")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def two_rotations():
-    """In place of five, for every fit of this file; test_spectral tests the search itself."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kernelmean.hmm.spectral.STARTS", 2)
-        yield
-
-
 def normal_data(n: int, seed: int, d: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Two states, three standard deviations apart in the first column."""
     _, states = TRUTH.draw(n, seed)

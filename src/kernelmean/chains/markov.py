@@ -179,16 +179,35 @@ def moved(states, moves) -> np.ndarray:
     return states @ moves if moves.ndim == 2 else (states[:, None] @ moves)[:, 0]
 
 
-def moving(rows, moves, product: Callable = moved) -> tuple[np.ndarray, Callable]:
-    """Rows of numbers for a `sweep`, and how states move at each: `move(states, rows)`.
+def carried(
+    weigh: Callable,
+    rows,
+    moves,
+    first,
+    sequences,
+    same: Callable | None = None,
+    product: Callable = moved,
+    backward: bool = False,
+) -> np.ndarray:
+    """The states that rows are met with: weigh(s_t, u_t) Q_t is the one at the next row.
 
-    Where each row has transitions of its own these are written behind its numbers.
+    `first` where a sequence begins. Q is the same for all, or that of each row, which `sweep` has
+    behind the numbers of the row, (n, m).
     """
-    if moves.ndim == 2:
-        return rows, lambda states, row: product(states, moves)
-    K = moves.shape[1]
-    behind = np.hstack([rows, moves.reshape(len(rows), -1)])
-    return behind, lambda states, row: product(states, row[:, -K * K :].reshape(-1, K, K))
+    (n, m), still = rows.shape, moves.ndim == 2
+
+    def step(states, row):
+        own = moves if still else row[:, m:].reshape(-1, *moves.shape[1:])
+        return product(weigh(states, row[:, :m]), own)
+
+    behind = rows if still else np.hstack([rows, moves.reshape(n, -1)])
+    states = sweep(step, behind, first, sequences, backward=backward, same=same)
+    return before(states, first, sequences, backward=backward)
+
+
+def _into(moves) -> np.ndarray:
+    """Of the step into each row, from those out of it."""
+    return moves if moves.ndim == 2 else np.roll(moves, 1, axis=0)
 
 
 def _at(moves, t: int | slice) -> np.ndarray:
@@ -293,20 +312,15 @@ def filtered(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     array([0.5 , 0.22])
     """
     logb, top = relative_logs(logb)
-    K, first = logb.shape[1], chain.startprob
+    K, how = logb.shape[1], (chain.transmat, chain.startprob, sequences)
     u = np.exp(logb)
     u /= u @ np.full((K, 1), 1 / K)
-    states = _linear(u, chain.transmat, first, sequences)
+    states = _linear(u, *how)
     if states is None:
-        rows, move = moving(logb, chain.transmat)
-
-        def predict(prior, row):
-            return move(_posterior(prior, row[:, :K])[0], row)
-
-        predictions = sweep(predict, rows, first, sequences, same=_same_entries)
+        priors = carried(lambda prior, b: _posterior(prior, b)[0], logb, *how, _same_entries)
     else:
-        predictions = moved(states, chain.transmat)
-    alpha, evidence = _posterior(before(predictions, first, sequences), logb)
+        priors = predicted(states, chain, sequences)
+    alpha, evidence = _posterior(priors, logb)
     return alpha, evidence + top
 
 
@@ -402,14 +416,12 @@ def smoothed(alpha, chain: Chain, sequences) -> np.ndarray:
     news = _ratio(alpha, predicted(alpha, chain, sequences))
     messages = _linear(news, chain.transmat, uniform, sequences, backward=True)
     if messages is None:
-        back = np.ascontiguousarray(chain.transmat.swapaxes(-1, -2))
-        rows, move = moving(news, back)
+        back = np.ascontiguousarray(_into(chain.transmat).swapaxes(-1, -2))
 
-        def answer(message, row):
-            return _normalised(row[:, :K] * move(message, row), uniform)
+        def weigh(message, row):
+            return _normalised(row * message, uniform)
 
-        answers = sweep(answer, rows, uniform, sequences, backward=True, same=_same_entries)
-        messages = moved(before(answers, uniform, sequences, backward=True), back)
+        messages = carried(weigh, news, back, uniform, sequences, _same_entries, backward=True)
     return _normalised(alpha * messages, alpha)
 
 
@@ -512,14 +524,8 @@ def viterbi(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     """
     relative, top = relative_logs(logb)
     log_start, log_moves = _log(chain.startprob), _log(chain.transmat)
-    rows, move = moving(relative, log_moves, _max_plus)
-    K = relative.shape[1]
-
-    def outlook(prior, row):
-        return move(_scores(prior, row[:, :K]), row)
-
-    priors = sweep(outlook, rows, log_start, sequences, same=_same_logs)
-    scores = _scores(before(priors, log_start, sequences), relative)
+    priors = carried(_scores, relative, log_moves, log_start, sequences, _same_logs, _max_plus)
+    scores = _scores(priors, relative)
     ends = _begins(sequences, len(scores), backward=True)
     back = _best_before(scores, log_moves)
     back[ends] = np.argmax(scores[ends], axis=1)[:, None]
@@ -605,9 +611,7 @@ def draw(chain: Chain, n: int, rng: np.random.Generator) -> np.ndarray:
     array([0, 1, 0, 1, 0])
     """
     uniform = rng.random(n)
-    moves = chain.transmat
-    into = moves if moves.ndim == 2 else np.roll(moves, 1, axis=0)  # of the step into each row
-    laws = np.moveaxis(into, -2, 0)
+    laws = np.moveaxis(_into(chain.transmat), -2, 0)
     moves = np.column_stack([_inverse(law, uniform) for law in laws])
     moves[0] = _inverse(chain.startprob, uniform[:1])
     return _follow(moves)

@@ -10,7 +10,7 @@ import numpy as np
 from ..core import arrays
 from ..core.saving import Saveable
 from ..features.base import FeatureMap
-from .markov import Chain, before, moving, posterior_in_logs, sweep
+from .markov import Chain, carried, posterior_in_logs
 
 RANK_LOSS = 1e-10  # of the Gram matrix of the laws: below, two laws are one
 NOTHING = 1e-12  # mass of weights, of one, from which on an observation has said something
@@ -99,13 +99,11 @@ class ModelBayes(Saveable):
 
     def compared(self, regs, shares: np.ndarray, chain: Chain, sequences, logb=None) -> np.ndarray:
         """The same for several λ, which are run side by side, (len(regs), n, K)."""
-        n, K = shares.shape
-        start, count = chain.startprob, len(regs)
+        (n, K), count = shares.shape, len(regs)
         copies = [slice(s.start + n * i, s.stop + n * i) for i in range(count) for s in sequences]
         told = np.hstack([shares, np.zeros_like(shares) if logb is None else logb])
         inputs = np.column_stack([np.tile(told, (count, 1)), np.repeat(regs, n)])
-        Q = chain.transmat
-        inputs, move = moving(inputs, Q if Q.ndim == 2 else np.tile(Q, (count, 1, 1)))
+        Q = chain.transmat if chain.transmat.ndim == 2 else np.tile(chain.transmat, (count, 1, 1))
 
         def posterior(prior, row):
             missing = np.isnan(row[:, 0])
@@ -114,8 +112,5 @@ class ModelBayes(Saveable):
                 prior = np.where(missing[:, None], likely, prior)
             return self.posterior(prior, row[:, :K], row[:, 2 * K])
 
-        def predict(prior, row):
-            return move(posterior(prior, row), row)
-
-        predictions = sweep(predict, inputs, start, copies)
-        return posterior(before(predictions, start, copies), inputs).reshape(len(regs), n, -1)
+        priors = carried(posterior, inputs, Q, chain.startprob, copies)
+        return posterior(priors, inputs).reshape(count, n, -1)

@@ -45,7 +45,7 @@ class Order(int):
     scores: dict[int, float] = {}  # noqa: RUF012
     errors: dict[int, float] = {}  # noqa: RUF012
 
-    def __new__(cls, value: int, method: str, singular_values, **more: Any) -> Self:
+    def __new__(cls, value: int, method: str = "", singular_values=(), **more: Any) -> Self:
         order = super().__new__(cls, value)
         vars(order).update(more, method=method, singular_values=singular_values)
         return order
@@ -62,11 +62,6 @@ class Order(int):
 
         frame = pd.DataFrame(rows, columns=["states", "score", "behind", "error"])
         return frame.set_index("states")
-
-    def __getnewargs_ex__(self) -> tuple[tuple, dict]:
-        """What `copy` and `pickle` make it from again."""
-        state = dict(vars(self))
-        return (int(self), state.pop("method"), state.pop("singular_values")), state
 
 
 @dataclass(frozen=True)
@@ -93,19 +88,14 @@ class Spectrum:
         return min(self.most, numerical_rank(np.linalg.svd(self.moments.skips, compute_uv=False)))
 
     @property
-    def n(self) -> int:
-        """Pairs of consecutive observations."""
-        return self.moments.n_pairs
-
-    @property
     def singular_values(self) -> np.ndarray:
         """Of C₁₂, descending."""
         return np.linalg.svd(self.moments.pairs, compute_uv=False)
 
     def by_threshold(self, constant: float) -> Order:
         """#{i : σ_i(C₁₂) > C √(log n/n)} (thesis, Theorem 3.2)."""
-        sigma = self.singular_values
-        bound = float(constant * (np.log(self.n) / self.n) ** 0.5)
+        sigma, n = self.singular_values, self.moments.n_pairs
+        bound = float(constant * (np.log(n) / n) ** 0.5)
         count = int((sigma > bound).sum())
         return Order(min(max(count, 1), self.limit), "threshold", sigma, threshold=bound)
 

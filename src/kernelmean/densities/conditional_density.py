@@ -415,30 +415,23 @@ class ConditionalDensity(Saveable, BaseEstimator):
         what = "residuals around a smooth mean" if self.location_ else "y itself"
         if isinstance(self.location_, Standard):
             what += ", as wide as x says"
-        smooths = Line("kernel", self.kernel_y_, type(self.kernel_y_).__name__)
-        widths = bandwidth_lines(self.bandwidth_, targets, self.bandwidth)
-        atoms = [] if self.atoms_ is None else self.atoms_.lines(targets)
+        data = [Line("rows", n, f"{n:,}"), Line("density of", what, what)]
+        smoothing = [Line("kernel", self.kernel_y_, type(self.kernel_y_).__name__)]
+        smoothing += bandwidth_lines(self.bandwidth_, targets, self.bandwidth)
+        smoothing += [] if self.atoms_ is None else self.atoms_.lines(targets)
         gain = self._fit.gain
-        return Summary(
-            "Conditional density of " + ", ".join(targets),
-            [
-                Block("Data", [Line("rows", n, f"{n:,}"), Line("density of", what, what)]),
-                self.features_.block("Kernel on X", columns),
-                *bending.bends_block(self.kernel_x_, columns),
-                *([] if bend is None else [Block("Bent scale of y", bending.lines(bend, targets))]),
-                Block("Smoothing of y", [smooths, *widths, *atoms]),
-                Block(
-                    "Fit",
-                    [
-                        Line.chosen("reg (λ)", self.reg_, self.reg),
-                        Line("intercept", self.intercept_, "yes" if self.intercept_ else "no"),
-                        Line.chosen("share of a wide law", self.wide_, None if gain else 0.0),
-                        Line.of("leave-one-out score", self.loo_score_),
-                        *([] if gain is None else [rival.line(gain)]),
-                    ],
-                ),
-            ],
-        )
+        fit = [
+            Line.chosen("reg (λ)", self.reg_, self.reg),
+            Line("intercept", self.intercept_, "yes" if self.intercept_ else "no"),
+            Line.chosen("share of a wide law", self.wide_, None if gain else 0.0),
+            Line.of("leave-one-out score", self.loo_score_),
+        ]
+        fit += [] if gain is None else [rival.line(gain)]
+        blocks = [Block("Data", data), self.features_.block("Kernel on X", columns)]
+        blocks += bending.bends_block(self.kernel_x_, columns)
+        blocks += [] if bend is None else [Block("Bent scale of y", bending.lines(bend, targets))]
+        blocks += [Block("Smoothing of y", smoothing), Block("Fit", fit)]
+        return Summary("Conditional density of " + ", ".join(targets), blocks)
 
     # ------------------------------------------------------------ inside
 

@@ -192,16 +192,12 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         check_is_fitted(self)
         m = self.embedding_
         names = names_like(self, m.points.shape[1])
-        widths = bandwidth_lines(self.bandwidth_, names, self.bandwidth)
-        wide = Line.of("share of a wide law", self.wide_)
         n, kind = self._n or m.points.shape[0], type(m.kernel).__name__
-        return Summary(
-            "Density of " + ", ".join(names),
-            [
-                Block("Data", [Line("rows", n, f"{n:,}"), Line("kernel", m.kernel, kind)]),
-                Block("Fit", [*widths, wide, Line.of("leave-one-out score", self.loo_score_)]),
-            ],
-        )
+        data = [Line("rows", n, f"{n:,}"), Line("kernel", m.kernel, kind)]
+        fit = bandwidth_lines(self.bandwidth_, names, self.bandwidth)
+        fit.append(Line.of("share of a wide law", self.wide_))
+        fit.append(Line.of("leave-one-out score", self.loo_score_))
+        return Summary("Density of " + ", ".join(names), [Block("Data", data), Block("Fit", fit)])
 
 
 def _normalised(weights, points) -> Array:

@@ -47,7 +47,7 @@ BANDWIDTH_STEP = 10**0.04  # towards larger bandwidths
 
 
 class Target(NamedTuple):
-    """Coordinates of Y under the smoothing kernel and under its self-convolution."""
+    """Coordinates of Y under the smoothing kernel and under its self-convolution, normalised."""
 
     narrow: Array
     wide: Array
@@ -56,19 +56,16 @@ class Target(NamedTuple):
     def of(cls, Y, kernel: Kernel, tol: float = FINE, exact: bool = False) -> Target:
         """For a smoothing kernel whose lengthscale is the bandwidth."""
         features = Exact() if exact else Nystroem(tol=tol, max_rank=MOST)
-        kernels = kernel, kernel.self_convolved(Y.shape[1])
-        with hushed():  # a rank that is used up loses nothing but precision
-            return cls(*(_normalised(features.fit_transform(Y, k), k, Y) for k in kernels))
+        found, d = [], Y.shape[1]
+        for k in (kernel, kernel.self_convolved(d)):
+            with hushed():  # a rank that is used up loses nothing but precision
+                found.append(features.fit_transform(Y, k))
+            found[-1] *= math.exp(-0.5 * k.log_normaliser(d))
+        return cls(*found)
 
     def take(self, rows: np.ndarray) -> Target:
         """That of some of the rows."""
         return Target(*(arrays.take(Psi, rows, axis=0) for Psi in self))
-
-
-def _normalised(Psi, kernel: Kernel, Y) -> Array:
-    """Ψ with ΨΨᵀ the Gram matrix of the normalised kernel."""
-    Psi *= math.exp(-0.5 * kernel.log_normaliser(Y.shape[1]))
-    return Psi
 
 
 class DensityScore:

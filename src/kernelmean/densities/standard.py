@@ -44,19 +44,8 @@ class Forms:
 
 
 def regressed(forms: Forms, Y: np.ndarray) -> Location:
-    """m by ridge regression: a line and a kernel part, a line, or the mean of y alone.
-
-    The simplest that leaves no clearly larger errors in rows left out.
-    """
-    line = Location.on(forms.line, Y)
-    curve = Location.on(forms.curve, Y, forms.reg)
-    found = nearer(line, curve, Y)
-    if found.explains:
-        return found
-    mean, n = Y.mean(axis=0), len(Y)
-    none, off = 0.0 * found.coef, (Y - mean) * (n / (n - 1))
-    found = replace(found, intercept=mean, coef=none, residuals=off, beyond=None)
-    return replace(found, smoother=None, doubt=np.zeros(n))
+    """m by ridge regression: a line, or a line and a kernel part if that is clearly nearer."""
+    return nearer(Location.on(forms.line, Y), Location.on(forms.curve, Y, forms.reg), Y)
 
 
 def nearer(simple: Location, other: Location, Y: np.ndarray) -> Location:

@@ -4,7 +4,7 @@ from typing import Any
 
 from sklearn.base import clone
 
-from ..core.checks import Array
+from ..core import Array
 from ..kernels import Kernel, fitted_kernel
 from .base import FeatureMap
 from .landmarks import Nystroem

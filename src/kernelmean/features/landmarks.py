@@ -8,8 +8,7 @@ from operator import add
 import numpy as np
 from sklearn.base import clone
 
-from ..core import arrays, checks, solves
-from ..core.checks import Array
+from ..core import Array, arrays, checks, solves
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import block_rows, evenly, row_blocks
 from ..core.rows import Rows

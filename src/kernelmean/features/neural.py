@@ -13,8 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays, checks, parameters
-from ..core.checks import Array
+from ..core import Array, arrays, checks, parameters
 from ..core.extras import require
 from ..core.moments import row_blocks
 from ..core.progress import Verbose, track
@@ -177,8 +176,7 @@ class Neural(FeatureMap):
         self._forget()
         self._match_names(X, reset=True)
         used = weights > 0
-        if not used.all():
-            points_x, points_z, weights = points_x[used], points_z[used], weights[used]
+        points_x, points_z, weights = points_x[used], points_z[used], weights[used]
         self.n_features_in_ = points_x.shape[1]
         self.centre_, self.width_ = _standards(points_x, self.image_shape)
         rng = checks.generator(self.random_state)

@@ -74,7 +74,7 @@ class Plan(drafts.Plan):
         spectrum = Spectrum(draft.moments, MAX_COMPONENTS)
         order = self.order(spectrum, draft)
         spaces = self.spaces(draft)
-        found = spectral(draft, int(order or self.n_components or 1), rng)
+        found = spectral(draft, int(order or self.n_components or 1))
         if self.refine:
             space, climbed, smoothing, compared = refine(self, draft, spaces, found, rng)
             chain = self.climbed(draft, space, climbed, smoothing)
@@ -146,10 +146,10 @@ def estimated(spectrum: Spectrum) -> Order:
 
 
 @stage("moments")
-def spectral(draft: Draft, n_components: int, rng: np.random.Generator) -> SpectralFit:
+def spectral(draft: Draft, n_components: int) -> SpectralFit:
     """The spectral method's answer."""
     third = partial(draft.moments.third, draft.coordinates)
-    return SpectralFit(draft.moments, third, n_components, rng)
+    return SpectralFit(draft.moments, third, n_components)
 
 
 @dataclass(frozen=True)

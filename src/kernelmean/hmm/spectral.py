@@ -12,7 +12,6 @@ from ..chains.markov import Chain, nearest_simplex, nearest_stochastic, stationa
 from ..chains.moments import Moments, numerical_rank
 from ..core import arrays
 
-STARTS = 5  # rotations that are looked at: the best is a start of the joint diagonalisation
 ROUNDS = 100  # of the joint diagonalisation
 HUGE = 1e6  # off-diagonals where R cannot be inverted
 SMALL = 1e-3  # least stationary probability that the moments are divided by
@@ -24,6 +23,9 @@ SMALL = 1e-3  # least stationary probability that the moments are divided by
 class SpectralFit:
     """Q, π and O from moments (thesis, Algorithm 1, with UᵀO = ΘᵀL).
 
+    There B(θ_1) of an orthogonal Θ drawn at random is diagonalised; here all B, as well as can be,
+    and Θ, which would drop out, is the identity.
+
     Parameters
     ----------
     moments : Moments
@@ -31,8 +33,6 @@ class SpectralFit:
         From U₁ and U, (r, K) each, to the tensor T (see `Moments.third`).
     n_components : int
         K.
-    rng : Generator
-        For Θ.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class SpectralFit:
         If K exceeds the numerical rank of C₁₃, or all third moments are zero.
     """
 
-    def __init__(self, moments: Moments, third, n_components: int, rng: np.random.Generator):
+    def __init__(self, moments: Moments, third, n_components: int):
         K = n_components
         U1, self.singular_values, Vt = np.linalg.svd(moments.skips)
         rank = numerical_rank(self.singular_values)
@@ -68,9 +68,8 @@ class SpectralFit:
                 "nothing to learn from (a Delta kernel is for values that are repeated)"
             )
         B = observables(T, self.singular_values[:K])
-        Theta = choose_rotation(B, rng)
-        R, self.mismatch = diagonaliser(B, Theta)
-        UO = Theta.T @ eigenvalues(R, np.tensordot(Theta, B, axes=1))
+        R, self.mismatch = diagonaliser(B)
+        UO = eigenvalues(R, B)
         self.embeddings, self.chain = U @ UO, chain_of(UO, U, moments)
 
 
@@ -94,38 +93,13 @@ def chain_of(UO: np.ndarray, U: np.ndarray, moments: Moments) -> Chain:
 # ------------------------------------------------------------ eigenvectors common to all B
 
 
-def choose_rotation(B: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Of some orthogonal Θ the one that keeps eigenvalues of every B(θ_i), its rows, most apart.
+def diagonaliser(B: np.ndarray) -> tuple[np.ndarray, float]:
+    """R whose R⁻¹B_bR are as diagonal as can be, all together, and what is left beside.
 
-    By min_i min_{j≠k} |λ_ij − λ_ik| (thesis, eq. 3.1; real parts, so that complex pairs count as no
-    distance), of Θ = (I − S)(I + S)⁻¹, S skew (Cayley), drawn at random.
-    """
-    K = B.shape[0]
-    drawn = [cayley(rng.standard_normal(K * (K - 1) // 2), K) for _ in range(STARTS)]
-    return max(drawn, key=lambda Theta: smallest_gap(Theta, B))
-
-
-def cayley(beta: np.ndarray, K: int) -> np.ndarray:
-    """Θ = (I − S)(I + S)⁻¹, orthogonal for every skew S, which has β below its diagonal."""
-    S = np.zeros((K, K))
-    S[np.tril_indices(K, -1)] = beta
-    S = S - S.T
-    return np.linalg.solve((np.eye(K) + S).T, (np.eye(K) - S).T).T
-
-
-def smallest_gap(Theta: np.ndarray, B: np.ndarray) -> float:
-    """min_i min_{j≠k} |Re λ_j(B(θ_i)) − Re λ_k(B(θ_i))|."""
-    values = np.linalg.eigvals(np.tensordot(Theta, B, axes=1)).real
-    return float(np.diff(np.sort(values, axis=1), axis=1).min(initial=np.inf))
-
-
-def diagonaliser(B: np.ndarray, Theta: np.ndarray) -> tuple[np.ndarray, float]:
-    """R whose R⁻¹B(θ_i)R are as diagonal as can be, all together, and what is left beside.
-
-    Starts at the eigenvectors of the B(θ_i) that do best for all. A pair of complex eigenvalues
+    Starts at the eigenvectors of the B_b that do best for all. A pair of complex eigenvalues
     (which estimates have where two states are hardly told apart) starts at the real plane it spans.
     """
-    starts = [np.eye(len(B)), *map(real_eigenvectors, np.tensordot(Theta, B, axes=1))]
+    starts = [np.eye(len(B)), *map(real_eigenvectors, B)]
     R, left = improve(min(starts, key=lambda R: float((off_diagonal(R, B) ** 2).sum())), B)
     return R, left / max(float((B * B).sum()), np.finfo(float).tiny)
 

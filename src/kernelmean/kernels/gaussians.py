@@ -9,8 +9,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import ndtr
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from ..core.moments import correlations
 from .base import Kernel
 from .radial import Gaussian, _Radial

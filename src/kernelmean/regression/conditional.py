@@ -10,8 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays, checks, solves
-from ..core.checks import Array
+from ..core import Array, arrays, checks, solves
 from ..core.elsewhere import by_blocks, few_of
 from ..core.interval import Interval
 from ..core.labels import Labels
@@ -304,23 +303,18 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         check_is_fitted(self)
         n, d = self.points_.shape
         targets = Labels.of(None, self.target_names_).named(d)
-        features_x, features_y = self.features_x_, self.features_y_
-        return Summary(
-            "Conditional mean embedding of " + ", ".join(targets),
-            [
-                Block("Data", [Line("rows", n, f"{n:,}")]),
-                features_x.block("Kernel on X", names_like(self, self.points_x_.shape[1])),
-                features_y.block("Kernel on y", targets),
-                Block(
-                    "Fit",
-                    [
-                        Line.chosen("reg (λ)", self.reg_, self.reg),
-                        Line("intercept", self.intercept_, "yes" if self.intercept_ else "no"),
-                        Line.of("leave-one-out loss", self.loo_score_),
-                    ],
-                ),
-            ],
-        )
+        fit = [
+            Line.chosen("reg (λ)", self.reg_, self.reg),
+            Line("intercept", self.intercept_, "yes" if self.intercept_ else "no"),
+            Line.of("leave-one-out loss", self.loo_score_),
+        ]
+        blocks = [
+            Block("Data", [Line("rows", n, f"{n:,}")]),
+            self.features_x_.block("Kernel on X", names_like(self, self.points_x_.shape[1])),
+            self.features_y_.block("Kernel on y", targets),
+            Block("Fit", fit),
+        ]
+        return Summary("Conditional mean embedding of " + ", ".join(targets), blocks)
 
     # ------------------------------------------------------------ inside
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..core import arrays, solves
-from ..core.checks import Array
+from ..core import Array, arrays, solves
 from ..core.moments import Moments
 from ..core.saving import Saveable
 
