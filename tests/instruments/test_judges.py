@@ -13,8 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import kernelmean as km
 from kernelmean.comparators import TwoStageLeastSquares
 from kernelmean.instruments import judges, second_stage
-from kernelmean.instruments.choice import rows_of
-from kernelmean.instruments.choice import Choice, Tried
+from kernelmean.instruments.choice import Choice, Tried, rows_of
 from kernelmean.instruments.fit import joint
 
 KX, KZ = km.Matern(1.5, 0.9), km.Matern(1.5, 1.1)
@@ -183,7 +182,7 @@ def test_a_line_stands_where_no_judge_objects(chance, lead, off, taken):
     [(0.5, 5, 0.05, 0), (0.1, 5, 0.05, 0), (0.5, 13, 0.05, 1), (0.5, 5, 1.0, 0)],
 )
 def test_a_clear_controlled_loss_objects_to_a_line(off, behind, chance, taken):
-    """Against less evidence than tempered; t is 11 or 2. Alone it moves it a sixteenth of the way."""
+    """Against less evidence than tempered; t is 11 or 2. Alone it goes a sixteenth of the way."""
     rng = np.random.default_rng(40)
     fair = rng.exponential(size=500)
     clean = np.array([fair, fair + off + rng.normal(size=500)])
