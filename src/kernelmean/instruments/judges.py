@@ -34,7 +34,7 @@ carry the bend (`Choice`) it is less.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain
 
@@ -67,13 +67,9 @@ class Judged:
     def together(cls, several: Iterable[Judged]) -> Judged:
         """The candidates of all; errors, which are large, are not copied."""
         parts = list(several)
-        causal, evidence, bare = (
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("causal", "evidence", "bare")
-        )
-        projected = list(chain(*(part.projected for part in parts)))
-        controlled = list(chain(*(part.controlled for part in parts)))
-        return cls(causal, projected, controlled, evidence, bare)
+        each = ([getattr(part, field.name) for part in parts] for field in fields(cls))
+        causal, projected, controlled, *rest = (list(chain(*one)) for one in each)
+        return cls(np.array(causal), projected, controlled, *map(np.array, rest))
 
     @cached_property
     def fair(self) -> np.ndarray:
