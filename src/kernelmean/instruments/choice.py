@@ -144,8 +144,8 @@ class Choice:
         taken = one.at(points, i)
         if plain is not None and best != plain:
             other, j = owner[plain]
-            carried = rows_of(one.at(X, i) - other.at(X, j)) / (FEW * len(X))
-            self.bent = float(min(self.bent * min(carried, 1.0), 1.0))
+            carried = float(rows_of(one.at(X, i) - other.at(X, j))) / (FEW * len(X))
+            self.bent = min(self.bent * min(carried, 1.0), 1.0)
         if self.bent < 1.0:
             self.plain = other.draft
             taken = self.bent * taken + (1.0 - self.bent) * other.at(points, j)
