@@ -20,8 +20,9 @@ def chance_of_bend(plane: tuple, R: np.ndarray, y: np.ndarray, regs: np.ndarray)
     """
     scores = _scores(plane, R, y)[0]
     rest = np.arange(len(y)) != (scores * scores).sum(1).argmax()
-    fewer = tuple(columns[rest] for columns in plane), R[rest], y[rest]
-    return max(chance_of_plane(*those, regs) for those in ((plane, R, y), fewer))
+    fewer = tuple(columns[rest] for columns in plane)
+    whole = chance_of_plane(plane, R, y, regs)
+    return max(whole, chance_of_plane(fewer, R[rest], y[rest], regs))
 
 
 def chance_of_plane(plane: tuple, R: np.ndarray, y: np.ndarray, regs: np.ndarray) -> float:
