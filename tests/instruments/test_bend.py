@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from kernelmean.instruments.bend import chance_of_plane
+from kernelmean.instruments.bend import chance_of_bend, chance_of_plane
 
 N = 400
 
@@ -64,3 +64,17 @@ def test_what_instruments_do_not_move_says_nothing():
     (X, T), R, x, e = columns(0)
     assert chance_of_plane((X, T), 0.0 * R, x + e, np.array([0.1])) == 1.0
     assert chance_of_plane((X, T), R, 0.0 * x, np.array([0.1])) == 1.0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_bend_is_one_without_the_row_that_says_most_as_well(seed):
+    """The row by hand: of the largest (R_ie_i)² over its mean, R and e beyond the line."""
+    (X, T), R, x, e = columns(seed, 0.7)
+    y, regs = x + e + 0.1 * x**2, np.array([0.01, 0.1])
+    slope = np.linalg.solve(T.T @ X + np.diag([0.0, 1.0]), T.T @ y)
+    beyond = R - T @ np.linalg.solve(X.T @ T + np.diag([0.0, 1.0]), X.T @ R)
+    squares = (beyond * (y - X @ slope)[:, None]) ** 2
+    keep = np.delete(np.arange(N), (squares / squares.mean(0)).sum(1).argmax())
+    fewer = chance_of_plane((X[keep], T[keep]), R[keep], y[keep], regs)
+    whole = chance_of_plane((X, T), R, y, regs)
+    assert chance_of_bend((X, T), R, y, regs) == pytest.approx(max(whole, fewer), rel=1e-9)

@@ -13,6 +13,18 @@ from scipy.stats import chi2
 from .basis import trend_penalty
 
 
+def chance_of_bend(plane: tuple, R: np.ndarray, y: np.ndarray, regs: np.ndarray) -> float:
+    """That of a plane, or without the row of the largest scores where that is more.
+
+    A row alone in z decides what it is told of itself: it brings no bend that others do not see.
+    """
+    scores = _scores(plane, R, y)[0]
+    rest = np.arange(len(y)) != (scores * scores).sum(1).argmax()
+    fewer = tuple(columns[rest] for columns in plane)
+    whole = chance_of_plane(plane, R, y, regs)
+    return max(whole, chance_of_plane(fewer, R[rest], y[rest], regs))
+
+
 def chance_of_plane(plane: tuple, R: np.ndarray, y: np.ndarray, regs: np.ndarray) -> float:
     """The least p-value over ξ, from columns of the plane, their embeddings, and those beyond it.
 
@@ -21,21 +33,25 @@ def chance_of_plane(plane: tuple, R: np.ndarray, y: np.ndarray, regs: np.ndarray
     plane is a function of Σwz, z its squares and w = g/(1 + g), which is nearly a multiple of χ² of
     its mean and variance. Of Ω correlations are shrunk, as k of n rows tell them.
     """
-    (X, T), (n, k) = plane, R.shape
-    tiny, trends = np.finfo(float).tiny, X.shape[1]
-    cross = X.T @ T / n + np.diag(trend_penalty(trends, n))
+    scores, sizes = _scores(plane, R, y)
+    n, k = scores.shape
+    shared = (scores.T @ scores + k * np.eye(k)) / (n + k)
+    shares, U = eigh(np.diag(sizes**2), shared)
+    z = n * (scores.mean(0) @ U) ** 2
+    g = np.maximum(shares, 0.0) / np.maximum(regs, np.finfo(float).tiny)[:, None]
+    w = g / (1.0 + g)
+    return float(weighted_chi2(w @ z, w.sum(1), (w * w).sum(1)).min())
+
+
+def _scores(plane: tuple, R: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """R_ie_i of mean square one, R beyond the plane, and σm in their units."""
+    (X, T), n = plane, len(y)
+    cross = X.T @ T / n + np.diag(trend_penalty(X.shape[1], n))
     e = y - X @ np.linalg.solve(cross.T, T.T @ y / n)
     R = R - T @ np.linalg.solve(cross, X.T @ R / n)
     scores = R * e[:, None]
-    size = np.maximum((scores * scores).mean(0), tiny) ** 0.5
-    scores /= size
-    prior = ((e @ e / n) ** 0.5 * (R * R).mean(0) / size) ** 2
-    shared = (scores.T @ scores + k * np.eye(k)) / (n + k)
-    shares, U = eigh(np.diag(prior), shared)
-    z = n * (scores.mean(0) @ U) ** 2
-    g = np.maximum(shares, 0.0) / np.maximum(regs, tiny)[:, None]
-    w = g / (1.0 + g)
-    return float(weighted_chi2(w @ z, w.sum(1), (w * w).sum(1)).min())
+    size = np.maximum((scores * scores).mean(0), np.finfo(float).tiny) ** 0.5
+    return scores / size, (e @ e / n) ** 0.5 * (R * R).mean(0) / size
 
 
 def weighted_chi2(statistic, total, squares) -> np.ndarray:

@@ -26,6 +26,7 @@ WIDER = {
     "balanced": ((5.0, 0.25), (5.0, 0.25), (2.0, 0.25)),
     "given": ((1.0, 1.5), (1.0, 1.5), (1.0, 1.5)),
 }
+FEW = 0.02  # of the rows: fewer that carry a bend do not tell it from noise of theirs
 FLOOR = 1e-7  # of the trace: a ridge that keeps what coordinates cannot say out of them
 
 Pair = tuple[Any, Any]  # of regressors (X, C) and of instruments (Z, C)
@@ -141,8 +142,11 @@ class Choice:
             best, self.bent = judged.beside(plain, min(one.chance for one in tried))
         points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
         taken = one.at(points, i)
-        if plain is not None and self.bent < 1.0:
+        if plain is not None and best != plain:
             other, j = owner[plain]
+            carried = float(rows_of(one.at(X, i) - other.at(X, j))) / (FEW * len(X))
+            self.bent = min(self.bent * min(carried, 1.0), 1.0)
+        if self.bent < 1.0:
             self.plain = other.draft
             taken = self.bent * taken + (1.0 - self.bent) * other.at(points, j)
         parts = np.split(weights, np.cumsum([len(t.regs) for t in tried])[:-1])
@@ -171,3 +175,9 @@ class Choice:
         V, D = covariance, say @ say.T
         kind = "line" if draft.bare else "balanced" if balanced else "given"
         return tuple(v * V + d * D for v, d in WIDER[kind])
+
+
+def rows_of(terms: np.ndarray) -> np.ndarray:
+    """How many rows carry Σt², (Σt²)²/Σt⁴, of each column: all of them where terms are alike."""
+    squares = terms**2
+    return squares.sum(0) ** 2 / np.maximum((squares**2).sum(0), np.finfo(float).tiny)

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from functools import reduce
 
 from ..core import arrays, solves
 from ..core.checks import Array
@@ -82,10 +81,6 @@ class FirstStage:
                 hat = hat - xp.vecdot(half, half)
             hats.append(xp.clip(hat, 0.0, 1.0 - 1e-10))
         return hats
-
-    def hat(self, Theta) -> Array:
-        """The largest leverage of each row."""
-        return reduce(arrays.namespace(Theta).maximum, self.hats(Theta))
 
 
 def _root(grid: solves.EigenGrid, reg: float, n: int) -> Array:

@@ -24,7 +24,7 @@ from ..kernels import Linear
 from ..regression.lengthscales import RANK
 from ..regression.support import Support
 from .basis import Basis, Polynomial
-from .bend import chance_of_plane
+from .bend import chance_of_bend
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
 from .columns import Roles
 from .first_stage import embed
@@ -246,7 +246,7 @@ class Plan:
             judged = loss.judged(regs, draft.bare, searched)
             if trend and not draft.bare:  # whatever ξ is given
                 plane = own.Phi[:, :keep], own.M[:, :keep]
-                chance = chance_of_plane(plane, loss.MR, own.y, every)
+                chance = chance_of_bend(plane, loss.MR, own.y, every)
             found.append(Tried(less, moved, stage, regs, judged, chance))
         return found
 

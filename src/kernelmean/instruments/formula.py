@@ -184,7 +184,9 @@ def _structure(formula: str) -> tuple[list, list, list]:
     formulaic = _formulaic()
     parser = formulaic.parser.DefaultFormulaParser(feature_flags={"twosided", "multistage"})
     try:
-        _check_size(formula, parser)
+        # refused before it is multiplied out: (a + b + c)**200 would not end
+        if len(formula) > MOST_LETTERS or _terms(parser.get_ast(formula)) > MOST_TERMS:
+            raise NotImplementedError(f"more than {MOST_TERMS:,} terms or {MOST_LETTERS:,} letters")
         sides = formulaic.Formula(formula, _parser=parser)
     except (formulaic.errors.FormulaicError, SyntaxError, *BROKEN) as err:
         known = not isinstance(err, UNMATCHED)
@@ -197,12 +199,6 @@ def _structure(formula: str) -> tuple[list, list, list]:
     if not hasattr(sides, "lhs") or not hasattr(sides.rhs, "deps"):
         raise ValueError(f"formula is {formula!r}, without an outcome or a bracket; {NEEDED}")
     return list(sides.rhs.root), list(sides.rhs.deps), list(sides.lhs)
-
-
-def _check_size(formula: str, parser: Any) -> None:
-    """Refuse before it is multiplied out what would not end: (a + b + c)**200."""
-    if len(formula) > MOST_LETTERS or _terms(parser.get_ast(formula)) > MOST_TERMS:
-        raise NotImplementedError(f"more than {MOST_TERMS:,} terms or {MOST_LETTERS:,} letters")
 
 
 def _terms(node: Any) -> float:
@@ -236,15 +232,12 @@ def _formulaic() -> Any:
 
 def _check_once(formula: str, parts: dict[str, list]) -> None:
     """Each term has one part to play."""
-    seen: set[str] = set()
-    for terms in parts.values():
-        texts = {str(t) for t in terms} - {"1"}
-        if texts & seen:
-            raise ValueError(
-                f"formula is {formula!r}; {sorted(texts & seen)} stands in it more than once, and "
-                "each term has one part to play (controls serve as instruments by themselves)"
-            )
-        seen |= texts
+    texts = [text for terms in parts.values() for text in {str(t) for t in terms} - {"1"}]
+    if twice := sorted({text for text in texts if texts.count(text) > 1}):
+        raise ValueError(
+            f"formula is {formula!r}; {twice} stands in it more than once, and each term has one "
+            "part to play (controls serve as instruments by themselves)"
+        )
 
 
 def _names(*parts: list) -> list[str]:
@@ -301,11 +294,13 @@ def _check_cheap(node: ast.AST, expression: str) -> None:
         case ast.BinOp(left=left, op=op):
             number = not any(isinstance(part, ast.Name) for part in ast.walk(left))
             raised = isinstance(op, ast.Pow | ast.LShift) and number
-            cheap = not raised and not any(map(_is_container, ast.walk(node)))
+            texts = (isinstance(getattr(part, "value", 0), str | bytes) for part in ast.walk(node))
+            lists = (isinstance(part, ast.List | ast.Tuple | ast.Dict) for part in ast.walk(node))
+            cheap = not (raised or any(texts) or any(lists))
         case ast.Constant(value=int(value)):
             cheap = abs(value) <= 2**53
         case ast.Call(func=ast.Name(id=name)) if name in SPLINES:
-            cheap = sum(map(_columns, _sizes(node))) <= MOST_COLUMNS
+            cheap = _columns(node) <= MOST_COLUMNS
         case _:
             cheap = True
     if not cheap:
@@ -316,26 +311,18 @@ def _check_cheap(node: ast.AST, expression: str) -> None:
         )
 
 
-def _sizes(spline: ast.Call) -> list[ast.expr]:
-    """What says how many columns a spline has."""
-    return [*spline.args[1:2], *(k.value for k in spline.keywords if k.arg in WIDTHS)]
-
-
-def _is_container(node: ast.AST) -> bool:
-    text = isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
-    return text or isinstance(node, ast.List | ast.Tuple | ast.Dict)
-
-
-def _columns(size: ast.AST) -> float:
-    """Columns that a literal number, or a list of knots, stands for."""
-    match size:
-        case ast.Constant(value=int(value)):
-            return value
-        case ast.Constant():
-            return 0
-        case ast.List(elts=knots):
-            return len(knots)
-    return inf
+def _columns(spline: ast.Call) -> float:
+    """Columns that a spline's literal numbers, and lists of knots, stand for."""
+    count = 0.0
+    for size in [*spline.args[1:2], *(k.value for k in spline.keywords if k.arg in WIDTHS)]:
+        match size:
+            case ast.Constant(value):
+                count += value if isinstance(value, int) else 0
+            case ast.List(elts=knots):
+                count += len(knots)
+            case _:
+                return inf
+    return count
 
 
 def _known(function: ast.AST) -> bool:
@@ -437,7 +424,7 @@ def _width(factor: Any, table) -> float:
             if any(ast.unparse(call.func) == "C" for call in calls):
                 return len(table[names].drop_duplicates())
             splines = [call for call in calls if ast.unparse(call.func) in SPLINES]
-            return max([1.0, *(3 + sum(map(_columns, _sizes(call))) for call in splines)])
+            return max([1.0, *(3 + _columns(call) for call in splines)])
     return 1
 
 

@@ -23,14 +23,7 @@ import numpy as np
 from ..core import arrays, checks
 from ..core.checks import Array
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import (
-    Moments,
-    accumulate,
-    block_rows,
-    canonical_order,
-    evenly,
-    row_blocks,
-)
+from ..core.moments import Moments, accumulate, block_rows, canonical_order, evenly, row_blocks
 from ..core.rows import Rows, put_together
 from ..core.threads import streamed
 from .basis import Basis

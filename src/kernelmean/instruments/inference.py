@@ -19,6 +19,7 @@ from ..core.saving import Saveable
 from ..core.threads import doors
 from .basis import Basis
 from .bend import weighted_chi2
+from .choice import rows_of
 from .first_stage import jackknife_stage
 from .fit import StructuralFit
 from .groups import Group, Part
@@ -321,13 +322,12 @@ class StructuralInference:
         reg = fit.regs[0] if fit.reg_lines is None else fit.reg_lines
         rest, df = _ridge_rest(basis.numbers(Z), targets, reg)
         rest0, df0 = _ridge_rest(basis.numbers(frozen), targets, reg)
-        sse, sse0, moved = (rest**2).sum(0), (rest0**2).sum(0), (rest0 - rest) ** 2
+        sse, sse0 = (rest**2).sum(0), (rest0**2).sum(0)
         gain, extra = np.maximum(sse0 - sse, 0.0), max(df - df0, 1.0)
         per_row = sse / (len(X) - df) if len(X) > df else np.full(d, np.inf)
         n = max(fit.sizes[0], len(X))
         f = gain * (n / len(X)) / extra / np.maximum(per_row, np.finfo(float).tiny)
-        rows = moved.sum(0) ** 2 / np.maximum((moved**2).sum(0), np.finfo(float).tiny)
-        rows *= n / len(X)
+        rows = rows_of(rest0 - rest) * n / len(X)
         share = gain / np.maximum(sse0, np.finfo(float).tiny)
         return Strength(list(fit.roles.x), share, f, np.full(d, extra), rows)
 

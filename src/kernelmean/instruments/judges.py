@@ -24,16 +24,17 @@ controlled loss is within the noise of the least the one of least causal loss is
 A straight line is taken before that unless judges object together. In its place may be those whose
 controlled loss is smaller, by t for the least of them; p is that of a test of the line (`bend`)
 which takes no variances for equal, as the evidence does, and no better stage 1 for a bend. They
-object as far as s = min(t, 3)/2 − log₁₀ p is above 1: what x − E[x | z] does not take up of a
+object as far as s = min(t, 2.5)/2 − log₁₀ p is above 1: what x − E[x | z] does not take up of a
 confounder, where x has long tails, grows t with the rows, not p. The line then goes a share
-(s − 1)/5 of the way, all of it at s = 6: doubtful curves of a straight truth cost the share's
-square, and half the way to the right curve leaves a quarter of what the line is off.
+(s − 1)/4 of the way, at most all of it: doubtful curves of a straight truth cost the share's
+square, and half the way to the right curve leaves a quarter of what the line is off. Where few rows
+carry the bend (`Choice`) it is less.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain
 
@@ -45,8 +46,8 @@ CLEAR = 2.5  # t of a difference between projected losses
 BEHIND = 3.0  # units of log evidence
 TEMPER = 4.0  # what evidence is divided by beside a line, for it overstates
 NEAR = 1.5  # t of a difference between controlled losses
-DOUBT, SURE = 1.0, 6.0  # digits of a p-value that object to a line, and that refuse it
-WORTH, MOST = 2.0, 3.0  # t of controlled losses that counts for one of them, and that counts
+DOUBT, SURE = 1.0, 5.0  # digits of a p-value that object to a line, and that refuse it
+WORTH, MOST = 2.0, 2.5  # t of controlled losses that counts for one of them, and that counts
 OPTIMISM = 3.0  # units of log evidence that a scale beyond the first gains by being searched
 
 Errors = np.ndarray | list[np.ndarray]
@@ -66,13 +67,9 @@ class Judged:
     def together(cls, several: Iterable[Judged]) -> Judged:
         """The candidates of all; errors, which are large, are not copied."""
         parts = list(several)
-        causal, evidence, bare = (
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("causal", "evidence", "bare")
-        )
-        projected = list(chain(*(part.projected for part in parts)))
-        controlled = list(chain(*(part.controlled for part in parts)))
-        return cls(causal, projected, controlled, evidence, bare)
+        each = ([getattr(part, field.name) for part in parts] for field in fields(cls))
+        causal, projected, controlled, *rest = (list(chain(*one)) for one in each)
+        return cls(np.array(causal), projected, controlled, *map(np.array, rest))
 
     @cached_property
     def fair(self) -> np.ndarray:
@@ -110,7 +107,7 @@ class Judged:
         return int(max(bare if len(bare) else fair, key=lambda k: self.evidence[k]))
 
     def beside(self, plain: int, chance: float) -> tuple[int, float]:
-        """What bends, and how far a straight line goes towards it; or the line, as it is."""
+        """What bends, and how far they send a straight line towards it; or the line, as it is."""
         wide, line = self.admissible(BEHIND * TEMPER), self.controlled[plain]
         clean = _sums(self.controlled, wide)
         others = wide[clean < line.sum()]
@@ -119,7 +116,7 @@ class Judged:
         t = paired_t(line, self.controlled[wide[clean.argmin()]])
         digits = -np.log10(max(chance, np.finfo(float).tiny))
         share = (min(t, MOST) / WORTH + digits - DOUBT) / (SURE - DOUBT)
-        return (self.best(others), min(share, 1.0)) if share > 0 else (plain, 1.0)
+        return (self.best(others), share) if share > 0 else (plain, 1.0)
 
 
 def _sums(errors: Errors, some: Iterable[int]) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 
@@ -238,7 +238,8 @@ def embedded_moments(group: Group) -> Moments:
 
 def left_out(stage: FirstStage, scale: float, Phi, Theta, y, M) -> dict[str, Array]:
     """S and D of rows that stand for so many each: one that would count for half a row, for one."""
-    xp, F, hat = arrays.namespace(M), Theta @ stage.E, stage.hat(Theta)
+    xp, F = arrays.namespace(M), Theta @ stage.E
+    hat = reduce(xp.maximum, stage.hats(Theta))
     weights = xp.where(hat * scale < 0.5, scale * xp.ones_like(hat), xp.ones_like(hat))
     return {"s": M + F, "d": 0.5 * weights[:, None] * (M - F), "y": y[:, None]}
 
