@@ -708,7 +708,7 @@ class TestRegulariser:
     def test_the_best_prediction_of_the_next_features(self):
         """‖φ(y_t) − O p_t‖² by n x n matrices."""
         draft, X, k = self.draft()
-        fit = spectral(draft, 2, np.random.default_rng(0))
+        fit = spectral(draft, 2)
         W = draft.weighted_rows(fit.embeddings).weights.T
         N, Ny, chain = W.T @ k @ W, k @ W, fit.chain
         regs, losses = REGS * np.trace(N) / 2, []
