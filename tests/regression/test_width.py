@@ -97,7 +97,7 @@ class TestPosterior:
         X, Z = folded
         model = km.KernelBayes().fit(X, Z)
         law, y = model.posterior([[0.7], [1.3]]), np.linspace(-2, 2, 9)
-        rows = model._rows(None, None)
+        rows = model._pairs(None, None)
         known = rows.points, None, rows.Phi, rows.beta, model.regularisers()[1]
         own = told(model.kernel_z_, *known).width[0]
         assert law.bandwidth[0] == pytest.approx(width.FLAT * own)
