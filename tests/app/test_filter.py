@@ -172,8 +172,7 @@ def test_rows_left_out_end_a_trajectory(tables):
 
 @pytest.mark.slow
 def test_tuning_shows_progress_and_can_be_left_out(run, tables, monkeypatch):
-    monkeypatch.setattr("kernelmean.filtering.tune.SCALES", (1.0,))
-    monkeypatch.setattr("kernelmean.filtering.tune.FINE", (1.0,))
+    monkeypatch.setattr("kernelmean.filtering.tune.SCALES", ((), ()))
     result = run("filter", "train.csv", "test.csv", *OPTIONS[:-1], "--rule", "importance")
     assert result.exit_code == 0, result.output
     assert "best of" in result.stdout
