@@ -18,11 +18,10 @@ def chance_of_bend(plane: tuple, R: np.ndarray, y: np.ndarray, regs: np.ndarray)
 
     A row alone in z decides what it is told of itself: it brings no bend that others do not see.
     """
-    scores = _scores(plane, R, y)[0]
+    scores, sizes = _scores(plane, R, y)
     rest = np.arange(len(y)) != (scores * scores).sum(1).argmax()
     fewer = tuple(columns[rest] for columns in plane)
-    whole = chance_of_plane(plane, R, y, regs)
-    return max(whole, chance_of_plane(fewer, R[rest], y[rest], regs))
+    return max(_chance(scores, sizes, regs), chance_of_plane(fewer, R[rest], y[rest], regs))
 
 
 def chance_of_plane(plane: tuple, R: np.ndarray, y: np.ndarray, regs: np.ndarray) -> float:
@@ -33,7 +32,10 @@ def chance_of_plane(plane: tuple, R: np.ndarray, y: np.ndarray, regs: np.ndarray
     plane is a function of Σwz, z its squares and w = g/(1 + g), which is nearly a multiple of χ² of
     its mean and variance. Of Ω correlations are shrunk, as k of n rows tell them.
     """
-    scores, sizes = _scores(plane, R, y)
+    return _chance(*_scores(plane, R, y), regs)
+
+
+def _chance(scores: np.ndarray, sizes: np.ndarray, regs: np.ndarray) -> float:
     n, k = scores.shape
     shared = (scores.T @ scores + k * np.eye(k)) / (n + k)
     shares, U = eigh(np.diag(sizes**2), shared)
