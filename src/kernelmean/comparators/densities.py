@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import gen_batches
 
 from ..core import arrays, checks
 
@@ -101,7 +100,7 @@ class Expansion(DensityComparator):
 
 def blocks(rows: int, columns: int) -> Iterator[slice]:
     """Slices of the rows of a matrix, of bounded size."""
-    return gen_batches(rows, max(1, CELLS // columns))
+    return arrays.slices(rows, max(1, CELLS // columns))
 
 
 def given(value, name: str, default) -> Any:

@@ -1,5 +1,6 @@
 """Arrays of any library behind one door: which namespace, conversions, weights, distances."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ NUMPY = array_namespace(np.empty(0))
 
 def namespace(*arrays) -> Any:
     """The array library of the arguments (None and plain numbers are passed over)."""
-    if all(type(a) is np.ndarray for a in arrays):
+    if {*map(type, arrays)} == {np.ndarray}:
         return NUMPY  # what follows would say, without its checks: this is called in inner loops
     return array_namespace(*[a for a in arrays if hasattr(a, "shape")])
 
@@ -60,7 +61,12 @@ def weigh(weights, values) -> Array:
 
 def at_least(A, least: float) -> Array:
     """max(a, least) of every entry."""
-    return namespace(A).clip(A, least, None)
+    return np.maximum(A, least) if isinstance(A, np.ndarray) else namespace(A).clip(A, least, None)
+
+
+def slices(n: int, size: int) -> Iterator[slice]:
+    """Of n rows, at most `size` in each."""
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
 def still(X) -> Array:
@@ -95,5 +101,5 @@ def sq_dists(X, Y) -> Array:
             D += y2[None, :]
             return xp.clip(D, 0.0, None)
     if isinstance(X, np.ndarray):
-        return cdist(X, Y, "sqeuclidean")
+        return cdist(X, Y, "sqeuclidean") if X.shape[1] > 1 else (X - Y.T) ** 2
     return sum((X[:, j, None] - Y[None, :, j]) ** 2 for j in range(X.shape[1]))

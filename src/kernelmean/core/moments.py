@@ -12,9 +12,8 @@ from typing import Any, Self
 
 import numpy as np
 from array_api_compat import array_namespace as namespace
-from sklearn.utils import gen_batches
 
-from .arrays import take, to_numpy
+from .arrays import slices, take, to_numpy
 from .checks import Array, check_lengths, frozen, warn_numerical
 from .saving import Saveable
 from .threads import streamed
@@ -158,7 +157,7 @@ def row_blocks(*arrays, rows: int) -> Iterator[tuple]:
     n = arrays[0].shape[0]
     for other in arrays[1:]:
         check_lengths(n, other.shape[0], "the first array", "another array")
-    for some in gen_batches(n, rows):
+    for some in slices(n, rows):
         yield tuple(a[some, ...] for a in arrays)
 
 

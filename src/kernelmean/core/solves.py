@@ -10,9 +10,8 @@ from typing import Self
 import numpy as np
 import scipy.linalg
 from array_api_compat import is_numpy_namespace, is_torch_namespace
-from sklearn.utils import gen_batches
 
-from .arrays import EPS, like, namespace
+from .arrays import EPS, at_least, like, namespace, slices
 from .checks import Array, warn_numerical
 from .saving import Saveable
 
@@ -22,10 +21,11 @@ STRIP = 128  # rows of a triangle that are multiplied at a time
 def solve_lower(L, B, transposed: bool = False) -> Array:
     """L⁻¹B for lower triangular L, or L⁻ᵀB."""
     xp = namespace(L, B)
-    if is_numpy_namespace(xp):
-        return scipy.linalg.solve_triangular(
-            L, B, trans=int(transposed), lower=True, check_finite=False
-        )
+    if is_numpy_namespace(xp) and B.size:
+        solved, zero = scipy.linalg.lapack.dtrtrs(L.T, B, lower=0, trans=int(not transposed))
+        if zero:
+            raise np.linalg.LinAlgError(f"entry {zero} on the diagonal of a triangle is zero")
+        return solved
     A = L.T if transposed else L
     if is_torch_namespace(xp):
         columns = B if B.ndim == 2 else B[:, None]
@@ -44,7 +44,7 @@ def times_transposed(K, T, lower: bool = True) -> Array:
     if T.shape[0] <= STRIP:
         return scipy.linalg.blas.dtrmm(1.0, T, K.T, lower=lower).T
     product = np.empty((K.shape[0], T.shape[0]))
-    for strip in gen_batches(T.shape[0], STRIP):
+    for strip in slices(T.shape[0], STRIP):
         filled = slice(strip.stop) if lower else slice(strip.start, None)
         np.matmul(K[:, filled], T[strip, filled].T, out=product[:, strip])
     return product
@@ -57,9 +57,8 @@ def triangle(A) -> Array:
 
 def eigh(A) -> tuple[Array, Array]:
     """Eigenvalues (ascending, clipped at zero) and eigenvectors of a semidefinite matrix."""
-    xp = namespace(A)
-    values, vectors = xp.linalg.eigh(A)
-    return xp.clip(values, 0.0, None), vectors
+    values, vectors = namespace(A).linalg.eigh(A)
+    return at_least(values, 0.0), vectors
 
 
 def pivoted_cholesky(K: np.ndarray, floor: float = -1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -172,6 +171,8 @@ class EigenGrid(Saveable):
             return total
         floor = self.values.shape[0] * EPS * float(self.values[-1])
         lost = total <= floor
+        if not xp.any(lost):
+            return 1.0 / total
         return xp.where(lost, 0.0, 1.0 / xp.where(lost, 1.0, total))
 
     def path(self, b, regs: np.ndarray) -> Array:

@@ -48,8 +48,8 @@ class Bent(Kernel):
     def gram_of(self, X, Y) -> Array:
         return self.kernel.gram_of(self._on(X), self._on(Y))
 
-    def scale_gradient(self, X, Y, W) -> np.ndarray:
-        return self.kernel.scale_gradient(self._on(X), self._on(Y), W)
+    def scale_gradient(self, X, Y, W, K=None) -> np.ndarray:
+        return self.kernel.scale_gradient(self._on(X), self._on(Y), W, K)
 
     def _on(self, X) -> Array:
         return arrays.like(self.bend(arrays.to_numpy(X)), X)

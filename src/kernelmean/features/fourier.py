@@ -2,8 +2,6 @@
 
 import math
 
-from sklearn.utils import gen_batches
-
 from ..core import arrays
 from ..core.checks import Array, check_count, check_library, generator
 from ..core.moments import block_rows
@@ -58,7 +56,7 @@ class RandomFourier(FeatureMap):
         xp = arrays.namespace(X)
         shape, half = (X.shape[0], self.rank_), self.rank_ // 2
         Phi = xp.empty(shape, dtype=X.dtype, device=getattr(X, "device", None))
-        for some in gen_batches(X.shape[0], block_rows(self.rank_)):
+        for some in arrays.slices(X.shape[0], block_rows(self.rank_)):
             phase = X[some, :] @ self.frequencies_.T
             Phi[some, :half], Phi[some, half:] = xp.cos(phase), xp.sin(phase)
         Phi *= math.sqrt(2.0 / self.rank_)

@@ -226,48 +226,46 @@ def _random_pivots(X, kernel: Kernel, tol: float, max_rank: int, rng) -> tuple:
             break
         block = min(max(16, rank), 128)
         proposed = np.searchsorted(np.cumsum(weights) / remaining, rng.random(block))
-        new = _accept(X, kernel, F[:rank, :], proposed, floor, F.shape[0] - rank, rng)
-        if not new:  # nothing is left at any proposal: a diagonal that its Gram matrix has not
+        new, H = _accept(X, kernel, F[:rank, :], proposed, floor, F.shape[0] - rank, rng)
+        if not new.size:  # nothing is left at any proposal: a diagonal that its Gram matrix has not
             left[proposed] = 0.0
             continue
-        removed = _add_coordinates(X, kernel, F, rank, new)
+        removed = _add_coordinates(X, kernel, F, rank, new, H)
         # no more of the block than the tolerance asks for
         enough = np.searchsorted(-(remaining - np.cumsum(removed.sum(1))), -target) + 1
         new, removed = new[:enough], removed[:enough, :]
         left = np.clip(left - removed.sum(0), 0.0, None)
         left[new] = 0.0
-        pivots.extend(new)
+        pivots.extend(new.tolist())
     return np.asarray(pivots, dtype=np.int64), F[: len(pivots), :], remaining > target
 
 
-def _accept(X, kernel, F, proposed: np.ndarray, floor: float, room: int, rng) -> list[int]:
-    """The proposals kept: each with probability (what it has left now)/(at the block's start)."""
-    H = arrays.to_numpy(_residual(X, kernel, F, proposed))
-    start, left = H.diagonal(), H.diagonal().copy()
+def _accept(X, kernel, F, proposed: np.ndarray, floor: float, room: int, rng) -> tuple:
+    """The proposals kept, and the block of K − FᵀF at these.
+
+    Each with probability (what it has left now)/(at the block's start).
+    """
+    points, coords = arrays.take(X, proposed, axis=0), arrays.take(F, proposed, axis=1)
+    H = arrays.to_numpy(kernel.gram_of(points, points) - coords.T @ coords)
+    left = H.diagonal().copy()
+    least = np.maximum(rng.random(len(proposed)) * left, floor).tolist()
     L = np.empty_like(H)  # by rows: coordinates that what is accepted adds to all proposals
-    accepted: list[int] = []
-    for i, u in enumerate(rng.random(len(proposed))):
-        if (r := len(accepted)) < room and left[i] > floor and u * start[i] < left[i]:
+    kept: list[int] = []
+    for i, bound in enumerate(least):
+        if (r := len(kept)) < room and left[i] > bound:
             L[r] = (H[i] - L[:r, i] @ L[:r]) / math.sqrt(left[i])
             left -= L[r] ** 2
-            accepted.append(int(proposed[i]))
-    return accepted
+            kept.append(i)
+    return proposed[kept], H[kept][:, kept]
 
 
-def _residual(X, kernel, F, rows) -> Array:
-    """The block of K − FᵀF at `rows`."""
-    points, coords = arrays.take(X, rows, axis=0), arrays.take(F, rows, axis=1)
-    return kernel.gram_of(points, points) - coords.T @ coords
-
-
-def _add_coordinates(X, kernel, F, rank: int, new: list[int]) -> np.ndarray:
+def _add_coordinates(X, kernel, F, rank: int, new: np.ndarray, H: np.ndarray) -> np.ndarray:
     """Write the rows that landmarks `new` add to F and return their squares, (len(new), n).
 
-    The rows are R⁻¹ (k(S', ·) − F_{S'}ᵀ F), R Rᵀ being the residual at S'; computed in blocks of
-    columns that stay in the processor's cache.
+    The rows are R⁻¹ (k(S', ·) − F_{S'}ᵀ F), R Rᵀ being the residual `H` at S'; computed in blocks
+    of columns that stay in the processor's cache.
     """
-    old, stop = F[:rank, :], rank + len(new)
-    R = arrays.namespace(X).linalg.cholesky(_residual(X, kernel, old, new))
+    old, stop, R = F[:rank, :], rank + len(new), arrays.like(np.linalg.cholesky(H), F)
     points, coords = arrays.take(X, new, axis=0), arrays.take(old, new, axis=1)
 
     def write(some: slice) -> None:
@@ -275,8 +273,7 @@ def _add_coordinates(X, kernel, F, rank: int, new: list[int]) -> np.ndarray:
         G -= coords.T @ old[:, some]
         F[rank:stop, some] = solves.solve_lower(R, G)
 
-    n = X.shape[0]
-    side_by_side(write, (slice(i, min(i + CACHED, n)) for i in range(0, n, CACHED)))
+    side_by_side(write, arrays.slices(X.shape[0], CACHED))
     return arrays.to_numpy(F[rank:stop, :] ** 2)
 
 

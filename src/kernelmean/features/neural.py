@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import Array, arrays, checks, parameters
@@ -396,7 +395,7 @@ class _Pairs:
 
     def features_of(self, network, rows) -> Iterator[tuple]:
         """Blocks of rows, each with its features."""
-        for some in gen_batches(len(rows), BLOCK):
+        for some in arrays.slices(len(rows), BLOCK):
             yield rows[some], self.features._evaluate(network, self.X[rows[some]], self.device)
 
 

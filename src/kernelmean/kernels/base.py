@@ -67,9 +67,10 @@ class Kernel(Saveable):
         """The same kernel with its lengthscales multiplied by `factor` (one, or one per column)."""
         return self
 
-    def scale_gradient(self, X, Y, W) -> np.ndarray:
+    def scale_gradient(self, X, Y, W, K=None) -> np.ndarray:
         """∂/∂log s_j of Σ_{il} W_il k(x_i, y_l) at s = 1, lengthscales being multiplied by s, (d,).
 
+        `K` is their Gram matrix, where it is at hand.
         By central differences of the Gram matrix; 0 for a column without a lengthscale.
         """
         xp, step = arrays.namespace(X), 1e-4

@@ -102,8 +102,8 @@ class Periodic(Gaussian, named=True, tuned=True):
         halves = [super(Periodic, self).in_units(half) for half in (U[:, :d], U[:, d:])]
         return arrays.namespace(X).concat(halves, axis=1)
 
-    def scale_gradient(self, X, Y, W) -> np.ndarray:
-        slopes = super().scale_gradient(X, Y, W)  # of the cosines and of the sines
+    def scale_gradient(self, X, Y, W, K=None) -> np.ndarray:
+        slopes = super().scale_gradient(X, Y, W, K)  # of the cosines and of the sines
         return slopes[: X.shape[1]] + slopes[X.shape[1] :]
 
     def derivative_of(self, X, Y, column: int) -> Array:

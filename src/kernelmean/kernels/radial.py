@@ -90,7 +90,8 @@ class _Radial(Kernel):
 
     def _factors(self, X, Y) -> Iterator[Array]:
         """What f is taken of: squared scaled distances of points, or of each of their columns."""
-        X, Y = self.in_units(X), self.in_units(Y)
+        scaled = self.in_units(X)
+        X, Y = scaled, scaled if Y is X else self.in_units(Y)
         if not (self.columnwise if self._apart is None else self._apart):
             return iter((arrays.sq_dists(X, Y),))
         columns = (slice(j, j + 1) for j in range(X.shape[1]))
@@ -126,9 +127,9 @@ class _Radial(Kernel):
             )
         return self.lengthscale
 
-    def scale_gradient(self, X, Y, W) -> np.ndarray:
+    def scale_gradient(self, X, Y, W, K=None) -> np.ndarray:
         # ∂k/∂log ℓ_j = −f'(r)/r (x_j − y_j)²/ℓ_j²
-        pull = self.pull(X, Y)
+        pull = self.pull(X, Y) if K is None or not self._gaussian else K
         if pull is None:
             return super().scale_gradient(X, Y, W)
         X, Y, W = self.in_units(X), self.in_units(Y), W * pull
@@ -179,7 +180,7 @@ class _Radial(Kernel):
 def _times(lengthscale, factor) -> Any:
     """The product, one number or one per column."""
     scaled = np.asarray(lengthscale) * np.asarray(factor, dtype=float)
-    return float(scaled) if scaled.ndim == 0 else tuple(scaled)
+    return float(scaled) if scaled.ndim == 0 else tuple(scaled.tolist())
 
 
 def _pick(values: Any, columns: Sequence[int]) -> Any:
@@ -196,7 +197,7 @@ def _positive(values, name: str) -> float | tuple[float, ...]:
         raise ValueError(
             f"{name} has shape {values.shape}; one number, or one per column, is needed"
         )
-    return tuple(check_positive(v.item(), name) for v in values)
+    return tuple(check_positive(v, name) for v in values.tolist())
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import scipy.linalg
 
 from ..core.arrays import EPS
 from ..core.checks import hushed
-from ..core.solves import kept, small_inverse
+from ..core.solves import add_to_diagonal, kept, small_inverse
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel
 
@@ -37,25 +37,26 @@ class Scaled:
     def __call__(self, u: np.ndarray) -> np.ndarray:
         """Φ, (n, r), at log10 scales u."""
         kernel = self.kernel.scaled(10.0**u)
-        K = kernel.gram_of(self.landmarks, self.landmarks)
-        K[np.diag_indices_from(K)] += JITTER * K.diagonal().mean()
-        root = scipy.linalg.cholesky(K, lower=True, check_finite=False)
+        own = kernel.gram_of(self.landmarks, self.landmarks)
+        jittered = add_to_diagonal(own, JITTER * own.diagonal().mean())
+        root = scipy.linalg.cholesky(jittered, lower=True, check_finite=False)
         # n rows are multiplied by R⁻¹ two or three times faster than R is solved for them
         inverse = scipy.linalg.lapack.dtrtri(root, lower=1)[0]
-        Phi = kernel.gram_of(self.points, self.landmarks) @ inverse.T
-        self._state = kernel, inverse, Phi
+        K = kernel.gram_of(self.points, self.landmarks)
+        Phi = K @ inverse.T
+        self._state = kernel, inverse, Phi, K, own
         return Phi
 
     def pullback(self, G: np.ndarray) -> np.ndarray:
         """∂/∂u of a loss whose gradient with respect to Φ, at the last u, is G."""
-        kernel, inverse, Phi = self._state
+        kernel, inverse, Phi, K, own = self._state
         # dK_LL enters through the Cholesky factor: its adjoint is R⁻ᵀ ⌊−GᵀΦ⌋ R⁻¹, where ⌊·⌋ keeps
         # the lower triangle and half the diagonal
         half = np.tril(-G.T @ Phi)
         half[np.diag_indices_from(half)] *= 0.5
         on_gram = inverse.T @ half @ inverse
-        slope = kernel.scale_gradient(self.points, self.landmarks, G @ inverse)
-        slope += kernel.scale_gradient(self.landmarks, self.landmarks, on_gram)
+        slope = kernel.scale_gradient(self.points, self.landmarks, G @ inverse, K)
+        slope += kernel.scale_gradient(self.landmarks, self.landmarks, on_gram, own)
         return slope * np.log(10.0)
 
 
