@@ -77,6 +77,9 @@ def shorten(monkeypatch) -> None:
     monkeypatch.setattr("kernelmean.densities.search.ROUNDS", 1)
     for search in ("instruments.search", "densities.search", "densities.location"):
         monkeypatch.setattr(f"kernelmean.{search}.descend", briefly)
+    monkeypatch.setattr("kernelmean.filtering.fit.SMOOTHED", 10)
+    monkeypatch.setattr("kernelmean.filtering.tune.SCALES", ((2.0,), ()))
+    monkeypatch.setattr("kernelmean.filtering.tune.REGS", ((10.0,), ()))
     monkeypatch.setattr("kernelmean.statespace.learn.EFFORT", BRIEF)
     monkeypatch.setattr("kernelmean.statespace.learn.STRONGER", (10.0,))
     monkeypatch.setattr("kernelmean.chains.em.NARROWEST", 0.25)
