@@ -433,8 +433,7 @@ class Smoothing:
             left = np.maximum(laws.guard.counts - mine, 0.0)
             return laws.guard.mixed(kernel_part, self.points[at], self.log_height, left)
 
-        blocks = (slice(i, i + step) for i in range(0, n, step))
-        return np.concatenate(side_by_side(of_some, blocks))
+        return np.concatenate(side_by_side(of_some, arrays.slices(n, step)))
 
     def log_marginals(self, gamma: np.ndarray, columns: list[int], points) -> np.ndarray:
         """log f_k of some columns of other rows."""

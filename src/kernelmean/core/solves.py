@@ -139,7 +139,11 @@ def _pseudo_ridge(A) -> Ridge:
 
 def add_to_diagonal(A, value: float) -> Array:
     """A + value·I, in new memory."""
-    return A + like(value * np.eye(A.shape[0]), A)
+    if not isinstance(A, np.ndarray):
+        return A + like(value * np.eye(A.shape[0]), A)
+    A = A.copy()
+    A.flat[:: A.shape[0] + 1] += value
+    return A
 
 
 def squared_filter(values, reg: float) -> Array:

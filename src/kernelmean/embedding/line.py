@@ -155,7 +155,7 @@ class Line:
     def _blocks(self, answer: Callable[[slice], T]) -> list[T]:
         """Answers for members whose tables fit in the processor's cache, side by side."""
         step = max(1, MEMBER_FLOATS // len(self.grid))
-        return side_by_side(answer, (slice(i, i + step) for i in range(0, len(self.m), step)))
+        return side_by_side(answer, arrays.slices(len(self.m), step))
 
     def _signed(self, rows: slice) -> Gridded:
         q, F = (t[rows] if self._left is None else self._left[rows] @ t for t in self._tables)
@@ -293,8 +293,7 @@ def _tables(
     q, F = np.zeros((rank, len(grid))), np.zeros((rank, len(grid)))
     far, behind = reach(kernel, NEGLIGIBLE), 0
     passed, step = np.zeros((rank, 1)), BLOCK_FLOATS // NODES  # points whose kernel fits in memory
-    for start in range(0, len(grid), NODES):
-        block = slice(start, start + NODES)
+    for block in arrays.slices(len(grid), NODES):
         first, last = np.searchsorted(x, [grid[block][0] - far, grid[block][-1] + far])
         passed += _weigh(rows, slice(behind, first), np.ones((first - behind, 1)), rank)
         F[:, block], behind = passed, first

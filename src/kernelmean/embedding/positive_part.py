@@ -220,9 +220,7 @@ def _on_grid(m: WeightedPoints, columns: list[Kernel], cells: int, offset: float
         even_nodes(z[:, 0], k, cells, offset) for z, k in zip((x, y), columns, strict=True)
     )
     far, table = reach(columns[0], NEGLIGIBLE), np.empty((len(m), len(across), len(along)))
-    step = block_rows(len(x))
-    for start in range(0, len(along), step):
-        strip = slice(start, start + step)
+    for strip in arrays.slices(len(along), block_rows(len(x))):
         K = columns[1].density_of(y, along[strip, None])
         K[K < TINY] = 0.0
         for i, at in enumerate(across):

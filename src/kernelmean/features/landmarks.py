@@ -234,7 +234,7 @@ def _random_pivots(X, kernel: Kernel, tol: float, max_rank: int, rng) -> tuple:
         # no more of the block than the tolerance asks for
         enough = np.searchsorted(-(remaining - np.cumsum(removed.sum(1))), -target) + 1
         new, removed = new[:enough], removed[:enough, :]
-        left = np.clip(left - removed.sum(0), 0.0, None)
+        left = np.maximum(left - removed.sum(0), 0.0)
         left[new] = 0.0
         pivots.extend(new.tolist())
     return np.asarray(pivots, dtype=np.int64), F[: len(pivots), :], remaining > target

@@ -209,9 +209,7 @@ def _tensor(Q, Phi, readout) -> Array:
     right = xp.concat([Phi, readout], axis=1)
     width = Phi.shape[1] * right.shape[1]
     total = 0.0
-    step = block_rows(width)
-    for i in range(0, Q.shape[0], step):
-        part = slice(i, min(i + step, Q.shape[0]))
+    for part in arrays.slices(Q.shape[0], block_rows(width)):
         products = Phi[part, :, None] * right[part, None, :]
         total = total + Q[part, :].T @ xp.reshape(products, (-1, width))
     return total

@@ -143,7 +143,7 @@ class _Radial(Kernel):
         return replace(self, lengthscale=_positive(bandwidth, "bandwidth"))
 
     def log_normaliser(self, d: int) -> float:
-        scale = np.broadcast_to(self._resolved("normalise"), d)
+        scale = np.full(d, self._resolved("normalise"))
         shape = d * self._log_volume(1) if self.columnwise else self._log_volume(d)
         return float(np.log(scale).sum()) + shape
 

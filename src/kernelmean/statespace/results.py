@@ -152,7 +152,7 @@ class StateForecast(RegimeForecast):
         """Quantiles of every column: (n, d) for a number, (n, len(q), d) for a list."""
         points = self.chain.emissions.points
         n, step = self.states.shape[0], block_rows(points.shape[0])
-        blocks = [self.at(slice(i, min(i + step, n)))._quantile(q) for i in range(0, n, step)]
+        blocks = [self.at(some)._quantile(q) for some in arrays.slices(n, step)]
         return blocks[0] if n <= step else arrays.namespace(points).concat(blocks, axis=0)
 
     def _quantile(self, q) -> Array:
