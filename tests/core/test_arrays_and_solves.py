@@ -122,3 +122,21 @@ def test_squared_distances_between_far_clusters_of_many_columns(rng):
 def test_solve_lower(rng):
     L, B = np.tril(rng.normal(size=(5, 5))) + 5 * np.eye(5), rng.normal(size=(5, 2))
     assert_allclose(L @ solves.solve_lower(L, B), B, atol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "size", "counts"), [(0, 3, []), (2, 3, [2]), (7, 3, [3, 3, 1])])
+def test_slices_hold_each_row_once(n, size, counts):
+    parts = [np.arange(n)[some] for some in arrays.slices(n, size)]
+    assert list(map(len, parts)) == counts
+    assert [*np.concatenate([*parts, []])] == list(range(n))
+
+
+def test_a_singular_triangle_is_an_error(rng):
+    with pytest.raises(np.linalg.LinAlgError, match="entry 2 .* is zero"):
+        solves.solve_lower(np.diag([1.0, 0.0, 2.0]), rng.normal(size=3))
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 2), (0,)])
+def test_solve_lower_of_nothing(shape):
+    L = np.eye(shape[0])
+    assert solves.solve_lower(L, np.empty(shape)).shape == shape

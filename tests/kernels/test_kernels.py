@@ -940,6 +940,7 @@ def test_scale_gradient_against_finite_differences(kernel, columns):
     W = np.random.default_rng(2).normal(size=(6, 5))
     got = kernel.scale_gradient(X, Y, W)
     assert got.shape == (columns,)
+    assert_array_equal(kernel.scale_gradient(X, Y, W, kernel(X, Y)), got)
     for j in range(columns):
         up, down = np.ones(columns), np.ones(columns)
         up[j], down[j] = math.exp(1e-5), math.exp(-1e-5)
