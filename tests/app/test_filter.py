@@ -331,17 +331,20 @@ def test_errors_beside_a_straight_line(tables):
 
 @pytest.mark.slow
 def test_notes_say_what_is_wrong(tables):
-    train, test = tables[0], trajectory(30, 1002)
-    nothing = test.assign(east=np.nan)
-    assert "prediction throughout" in " ".join(notes(tracks(["u"], train, nothing)))
-    wide = test.assign(east=1.02 * test["east"].where(test.index % 2 == 0, 2.0))
-    assert "leave the range of the training file" in " ".join(notes(tracks(["u"], train, wide)))
+    test = trajectory(30, 1002)
+    first = tracks(["u"], tables[0], test)
+
+    def told(**columns) -> str:
+        now = Rows(test.assign(**columns), [30], [])
+        return " ".join(notes(Tracks(first.settings, first.train, now, first.model)))
+
+    assert "prediction throughout" in told(east=np.nan)
+    wide = 1.02 * test["east"].where(test.index % 2 == 0, 2.0)
+    assert "leave the range of the training file" in told(east=wide)
+    moved = told(u=test["u"] + 3.0)
+    assert "hold 0% of the states known: they are too narrow" in moved
     exact = trajectory(60, 1003).assign(u=lambda t: t["east"])  # no memory is needed
     assert "straight lines" in " ".join(notes(tracks(["u"], exact, exact)))
-    moved = test.assign(u=test["u"] + 3.0)
-    assert "hold 0% of the states known: they are too narrow" in " ".join(
-        notes(tracks(["u"], train, moved))
-    )
 
 
 @pytest.mark.slow

@@ -409,7 +409,7 @@ class Smoothing:
         """Whether all rows are values of a table."""
         return isinstance(self.kernel, Delta)
 
-    @property
+    @cached_property
     def log_height(self) -> float:
         """log k̄(y, y)."""
         return -self.kernel.log_normaliser(self.points.shape[1])
