@@ -1,5 +1,6 @@
 """Inputs that drive the transitions: learned, asked about, refused."""
 
+from copy import deepcopy
 from functools import cache
 
 import numpy as np
@@ -154,9 +155,9 @@ class TestAnswers:
         slope = np.polyfit(z, odds, 1)[0]
         assert slope == pytest.approx(m.slopes_[0, 1, 0] - m.slopes_[0, 0, 0])
 
-    @pytest.mark.parametrize("inference", ["kbr", "forward"])
+    @pytest.mark.parametrize("inference", [(), ("forward",)], ids=["kbr", "forward"])
     def test_a_belief_is_the_filter(self, inference):
-        m, (X, U, _) = model(inference), driven(60, 2.0, 9)
+        m, (X, U, _) = model(*inference), driven(60, 2.0, 9)
         X[20:25] = np.nan
         belief, got = m.start(), []
         for t in range(60):
@@ -225,7 +226,7 @@ class TestAnswers:
 
     def test_renumbered(self):
         X, U, _ = driven(100, 2.0, 9)
-        m = km.KernelHMM(2, **QUICK).fit(*driven(600, 2.0, 1)[:1], inputs=driven(600, 2.0, 1)[1])
+        m = deepcopy(model())
         before, Q = m.filter(X, inputs=U), m.transitions(U)
         m.renumber(np.array([1, 0]))
         assert_allclose(m.filter(X, inputs=U), before[:, ::-1], atol=1e-9)
