@@ -77,8 +77,8 @@ class FeatureMap(Saveable, BaseEstimator):
 
     def _match_names(self, X, reset: bool) -> None:
         """Keep the names of columns, or compare them with those kept."""
-        bare = reset and type(X) is np.ndarray and not hasattr(self, "feature_names_in_")
-        if not bare and len(getattr(X, "shape", ())) == 2:
+        unnamed = reset and type(X) is np.ndarray and not hasattr(self, "feature_names_in_")
+        if not unnamed and len(getattr(X, "shape", ())) == 2:
             note_columns(self, X, reset=reset)
 
     # ------------------------------------------------------------ as a step of a pipeline
