@@ -47,7 +47,7 @@ class Dynamics:
     """
 
     @stage("states")
-    def __init__(self, plan: Plan, points, sequences: list[slice], names):
+    def __init__(self, plan: Plan, points, sequences: list[slice], names=None):
         self.points, self.kernel = points, state_kernel(plan.kernel_z, points, names)
         self.features = as_target_map(plan.features)
         Q = arrays.row_major(self.features.fit_transform(points, self.kernel))
@@ -120,7 +120,7 @@ class Plan:
         return NodeMachine(points_x, points, pairs, kernel_x, kernel_z, self.max_active, self.quick)
 
     @stage("observations and regularisers")
-    def finish(self, draft: Dynamics, points_x, sequences: list[slice], names) -> Machine:
+    def finish(self, draft: Dynamics, points_x, sequences: list[slice], names=None) -> Machine:
         """With the rule of the update, learned from observations and states."""
         kernel = observed_kernel(self.kernel_x, points_x, draft.points, names)
         features, Phi = fit_pairs(self.features, points_x, kernel, draft.points, draft.kernel)
