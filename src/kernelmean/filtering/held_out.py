@@ -122,15 +122,16 @@ def learned(
     parts = parted(X, Z, sequences) if plan.compares(X, Z) else []
     if not parts:
         return found, None, {}
-    dense = replace(plan, inference="densities")
-    ways = {"kbr": plan.settled(found), "densities": replace(dense, quick=True)}
+    laws = plan.laws(X, Z, sequences)
+    dense = replace(plan, inference="densities", like=laws)
+    ways = {"kbr": plan.settled(found), "densities": dense}
     rows = compared(ways, parts)
     errors = {way: float(np.nan_to_num(off.mean(), nan=np.inf)) for way, off in rows.items()}
     off = rows["densities"] - rows["kbr"]
     gain, error = mean_and_error(np.add.reduceat(off, np.arange(0, len(off), BLOCK)))
     if not gain <= AHEAD * error:
         return found, found, errors
-    return dense.learned(X, Z, sequences, names), found, errors
+    return plan.nodes(laws, X, Z, names), found, errors
 
 
 def compared(ways: dict[str, Plan], parts: list[Split]) -> dict[str, np.ndarray]:
