@@ -124,8 +124,7 @@ def learned(
         return found, None, {}
     laws = plan.laws(X, Z, sequences)
     dense = replace(plan, inference="densities", like=laws)
-    ways = {"kbr": plan.settled(found), "densities": dense}
-    rows = compared(ways, parts)
+    rows = compared({"kbr": plan.settled(found), "densities": dense}, parts)
     errors = {way: float(np.nan_to_num(off.mean(), nan=np.inf)) for way, off in rows.items()}
     off = rows["densities"] - rows["kbr"]
     gain, error = mean_and_error(np.add.reduceat(off, np.arange(0, len(off), BLOCK)))

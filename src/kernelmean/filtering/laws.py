@@ -75,23 +75,19 @@ class StateLaw:
         """
         assert self.standard is not None
         E = arrays.to_numpy(self.standard.residuals)
-        log_size = np.median(self.standard.log_size(self._given(X)), axis=0)
+        log_size = np.median(self.at(X).log_size, axis=0)
         return float(np.linalg.norm(E * np.exp(log_size), -2) / len(E) ** 0.5)
 
     def at(self, X) -> LawsAt:
         """The laws at rows of X."""
         laws: Any = self.density
-        X = self._given(X)
+        X = directed(X) if self.turning else X
         if not isinstance(laws, NormalErrors):
             laws = laws.laws(X).dense()
         if self.standard is None:
             zero = np.zeros((len(X), laws.embedding.points.shape[1]))
             return LawsAt(laws, zero, zero)
         return LawsAt(laws, self.standard(X), self.standard.log_size(X))
-
-    def _given(self, X) -> Array:
-        """What the laws are given."""
-        return directed(X) if self.turning else X
 
 
 class Laws:
@@ -122,12 +118,10 @@ class Laws:
 
 def sought(X: np.ndarray, Y: np.ndarray, turning: bool) -> tuple[bool, EvidenceSearch]:
     """Whether directions stand beside X, and scales of the mean."""
-    search = EvidenceSearch(X, Y)
+    searches = {False: EvidenceSearch(X, Y)}
     if turning and X.shape[1] == 2 and len(X) >= len(ROUND) * ROWS_PER_SCALE:
-        beside = EvidenceSearch(directed(X), Y, ROUND)
-        if beside.loss < search.loss:
-            return True, beside
-    return False, search
+        searches[True] = EvidenceSearch(directed(X), Y, ROUND)
+    return min(searches.items(), key=lambda found: found[1].loss)
 
 
 def is_odd(normal: NormalErrors, X: np.ndarray, E: np.ndarray) -> bool:
@@ -153,10 +147,6 @@ class LawsAt:
     laws: NormalErrors | MovedLaws
     middle: np.ndarray
     log_size: np.ndarray
-
-    def of(self, rows: np.ndarray) -> LawsAt:
-        """Some of them, where they differ by m and s alone."""
-        return LawsAt(self.laws, self.middle[rows], self.log_size[rows])
 
     def log_density(self, Y: Array) -> np.ndarray:
         """log p of all laws at all rows, (N, m)."""

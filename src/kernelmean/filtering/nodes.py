@@ -272,7 +272,7 @@ def chain_near(laws: LawsAt, points: np.ndarray) -> np.ndarray | Sparse:
     reach = FAR * np.exp(laws.log_size.max(axis=1))
     near = tree.query_ball_point(at, reach, p=np.inf)
     i, j = np.repeat(np.arange(n), [len(some) for some in near]), np.concatenate(near).astype(int)
-    told = laws.of(i).log_density_of_pairs(points[j])
+    told = LawsAt(normal, laws.middle[i], laws.log_size[i]).log_density_of_pairs(points[j])
     kept = told > laws.log_density_of_pairs(laws.middle)[i] - FAR**2 / 2
     i, j, told = i[kept], j[kept], told[kept]
     most = np.full(n, -np.inf)
