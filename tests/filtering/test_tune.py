@@ -308,10 +308,15 @@ class TestHeldOut:
         assert len(ruled.tuning_) == 13
 
     @pytest.mark.slow
-    def test_tuning_takes_the_nearer_of_both(self):
-        best = quick(inference="auto").tune(TRAIN.X, TRAIN.Z, validation=2)
-        nearer = min(("tuned", "densities"), key=lambda how: best.held_out_[how])
-        assert best.inference == {"tuned": "kbr", "densities": "densities"}[nearer]
+    def test_auto_tunes_the_rule_where_fitting_takes_it(self, monkeypatch):
+        model = quick(inference="auto")
+        plain, best = model.fit(TRAIN.X, TRAIN.Z), model.tune(TRAIN.X, TRAIN.Z, validation=2)
+        assert best.tuning_ == []
+        assert_array_equal(best.predict(TEST.X), plain.predict(TEST.X))
+        monkeypatch.setattr("kernelmean.filtering.held_out.AHEAD", -np.inf)
+        best = model.tune(TRAIN.X, TRAIN.Z, validation=2)
+        assert best.inference == "kbr"
+        assert set(best.held_out_) == {"tuned", "untuned", "mean"}
 
 
 class TestRefusals:

@@ -143,16 +143,15 @@ class Standard(Saveable):
 
     @classmethod
     def of(
-        cls, where: Location, X: np.ndarray, Y: np.ndarray | None = None,
-        forms: Forms | None = None,
-    ) -> tuple[Standard, np.ndarray]:  # fmt: skip
+        cls, where: Location, X: np.ndarray, Y: np.ndarray | None, forms: Forms
+    ) -> tuple[Standard, np.ndarray]:
         """From m and rows among those that it was learned from; and log s of each, left out.
 
-        Without their Y, s has no upper bound. `forms` are those of X, sought if they are not given.
+        Without their Y, s has no upper bound. `forms` are those of X.
         """
         z = arrays.to_numpy(where.doubt)
         off = arrays.to_numpy(where.residuals) * np.exp(-z)[:, None]
-        size, log_s = spread(forms or Forms(X, EvidenceSearch(X, log_sizes(off))), off)
+        size, log_s = spread(forms, off)
         off, least = off / np.exp(log_s), log_s.min(axis=0)
         log_s = log_s + z[:, None]
         most = None

@@ -25,6 +25,7 @@ from ..core.stages import stage
 from ..features.choose import as_target_map, fit_pairs, learns_from_pairs
 from ..kernels import Kernel, fitted_kernel
 from ..regression.leave_one_out import LeaveOneOut
+from .laws import Laws
 from .machine import Machine, Recursion, readout
 from .nodes import NodeMachine
 from .steps import Importance, Shares, Squared, Transition, kept_shares
@@ -47,7 +48,7 @@ class Dynamics:
     """
 
     @stage("states")
-    def __init__(self, plan: Plan, points, sequences: list[slice], names):
+    def __init__(self, plan: Plan, points, sequences: list[slice], names=None):
         self.points, self.kernel = points, state_kernel(plan.kernel_z, points, names)
         self.features = as_target_map(plan.features)
         Q = arrays.row_major(self.features.fit_transform(points, self.kernel))
@@ -81,12 +82,12 @@ class Plan:
     features: Any
     reg_smoother: float | None
     max_active: int | None
-    quick: bool = False  # densities on as many nodes as they can be judged by
+    like: Laws | None = None  # whose choices densities take, on so few nodes as they are judged by
 
     def learned(self, points_x, points, sequences: list[slice], names=(None, None)) -> Recursion:
         """The whole fit; `names` are those of the columns of X and Z."""
         if self.inference == "densities":
-            return self.nodes(points_x, points, sequences, names)
+            return self.nodes(self.laws(points_x, points, sequences), points_x, points, names)
         dynamics = Dynamics(self, points, sequences, names[1])
         return self.finish(dynamics, points_x, sequences, names[0])
 
@@ -96,7 +97,7 @@ class Plan:
         if self.inference == "auto":
             tried = wide <= WIDE and not learns_from_pairs(self.features)
         else:  # states that vary smoothly, and nothing given that only the rule has
-            usual = Plan(None, "importance", "gaussian", *[None] * 7)  # type: ignore[arg-type]
+            usual = Plan(None, "importance", "gaussian", *[None] * 7)
             small = points.shape[0] <= MANY and wide <= NARROW
             tried = small and replace(self, max_active=None) == usual
             tried = tried and all(len(np.unique(z)) > len(z) / 2 for z in arrays.to_numpy(points).T)
@@ -110,17 +111,21 @@ class Plan:
         return replace(self, inference="kbr", **found)
 
     @stage("densities")
-    def nodes(self, points_x, points, sequences: list[slice], names) -> NodeMachine:
-        """With densities in place of the kernel rule; `names` are those of X and Z."""
+    def laws(self, points_x, points, sequences: list[slice]) -> Laws:
+        """What densities are learned of, in place of the kernel rule."""
         if why := cannot_vary(points_x, points):
             raise ValueError(why)
+        return Laws(points_x, points, consecutive(sequences), self.like)
+
+    @stage("nodes")
+    def nodes(self, laws: Laws, points_x, points, names) -> NodeMachine:
+        """A machine of these laws; `names` are those of X and Z."""
         kernel_x = observed_kernel(self.kernel_x, points_x, points, names[0])
         kernel_z = state_kernel(self.kernel_z, points, names[1])
-        pairs = consecutive(sequences)
-        return NodeMachine(points_x, points, pairs, kernel_x, kernel_z, self.max_active, self.quick)
+        return NodeMachine(laws, kernel_x, kernel_z, self.max_active, self.like is not None)
 
     @stage("observations and regularisers")
-    def finish(self, draft: Dynamics, points_x, sequences: list[slice], names) -> Machine:
+    def finish(self, draft: Dynamics, points_x, sequences: list[slice], names=None) -> Machine:
         """With the rule of the update, learned from observations and states."""
         kernel = observed_kernel(self.kernel_x, points_x, draft.points, names)
         features, Phi = fit_pairs(self.features, points_x, kernel, draft.points, draft.kernel)

@@ -9,7 +9,7 @@ from ..core import arrays, checks
 from ..core.minimise import mean_and_error
 from ..core.sequences import check_sequences
 from ..core.threads import one_thread
-from .fit import Plan, tracking_error
+from .fit import Dynamics, Plan, tracking_error
 from .machine import Machine, Recursion
 
 TRACKED = 1_000  # rows at most that a candidate has to track
@@ -39,6 +39,7 @@ class Split:
         pairs = zip(sequences, held, strict=True)
         kept = [ends for s, (a, b) in pairs for ends in ((s.start, a), (b, s.stop))]
         self.learn, self.held = Stretches(X, Z, kept), Stretches(X, Z, held)
+        self._kept: tuple[Plan, Dynamics] | None = None
 
     @property
     def mean(self) -> np.ndarray:
@@ -50,13 +51,23 @@ class Split:
         """Means of a filter that learns from the rest of the record; NaN where none can be."""
         with one_thread(), checks.hushed():  # troubles are seen in the error
             try:
-                machine = plan.learned(self.learn.X, self.learn.Z, self.learn.slices)
+                machine = self._learned(plan)
             except ValueError:  # a column is constant here
                 return np.full(tuple(self.held.Z.shape), np.nan)
             steps = machine.track(self.held.X, self.held.slices)
             if objective == "smooth":
                 steps = machine.backward(steps, self.held.slices)
             return np.array([arrays.to_numpy(step.mean) for step in steps])
+
+    def _learned(self, plan: Plan) -> Recursion:
+        """What the states alone tell is kept: most candidates of a search share it."""
+        X, Z, sequences = self.learn.X, self.learn.Z, self.learn.slices
+        if plan.inference == "densities":
+            return plan.learned(X, Z, sequences)
+        of_states = replace(plan, kernel_x=None, reg=None)
+        if self._kept is None or self._kept[0] != of_states:
+            self._kept = of_states, Dynamics(plan, Z, sequences)
+        return plan.finish(self._kept[1], X, sequences)
 
     def error(self, means) -> float:
         """Mean squared error of these means of the stretches, in units of the states' variances."""
@@ -111,15 +122,15 @@ def learned(
     parts = parted(X, Z, sequences) if plan.compares(X, Z) else []
     if not parts:
         return found, None, {}
-    dense = replace(plan, inference="densities")
-    ways = {"kbr": plan.settled(found), "densities": replace(dense, quick=True)}
-    rows = compared(ways, parts)
+    laws = plan.laws(X, Z, sequences)
+    dense = replace(plan, inference="densities", like=laws)
+    rows = compared({"kbr": plan.settled(found), "densities": dense}, parts)
     errors = {way: float(np.nan_to_num(off.mean(), nan=np.inf)) for way, off in rows.items()}
     off = rows["densities"] - rows["kbr"]
     gain, error = mean_and_error(np.add.reduceat(off, np.arange(0, len(off), BLOCK)))
     if not gain <= AHEAD * error:
         return found, found, errors
-    return dense.learned(X, Z, sequences, names), found, errors
+    return plan.nodes(laws, X, Z, names), found, errors
 
 
 def compared(ways: dict[str, Plan], parts: list[Split]) -> dict[str, np.ndarray]:

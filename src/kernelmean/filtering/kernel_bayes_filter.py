@@ -19,7 +19,7 @@ from ..core.saving import Saveable
 from ..core.sequences import check_forward, check_sequences
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
-from ..embedding.law import names_like
+from ..embedding.law import interval_like_target, like_target, names_like
 from . import inputs
 from .fit import Plan
 from .held_out import learned, warn_if_as_near
@@ -353,7 +353,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         """
         checks.check_choice(point, "point", ("mean", "mode"))
         result = self.filter(X, lengths)
-        return self._like_states(result.mean() if point == "mean" else result.mode())
+        found = result.mean() if point == "mean" else result.mode()
+        return like_target(found, self.one_output_)
 
     def predict_interval(self, X, level: float = 0.95, lengths=None) -> Interval:
         """Central interval of each filtered state: `Interval(lower, upper)`, shaped like Z.
@@ -364,7 +365,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             As for `filter`.
         level : float
         """
-        return Interval(*map(self._like_states, self.filter(X, lengths).interval(level)))
+        return interval_like_target(self.filter(X, lengths), level, self.one_output_)
 
     def predict_quantile(self, X, q, lengths=None) -> Array:
         """Quantiles of each filtered state: like Z for one level, (n, k) or (n, k, d) for k.
@@ -376,7 +377,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         q : float or sequence of float
             Levels in [0, 1].
         """
-        return self._like_states(self.filter(X, lengths).quantile(q))
+        return like_target(self.filter(X, lengths).quantile(q), self.one_output_)
 
     def score(self, X, Z, lengths=None) -> float:
         """R² of the filtered means, averaged over the columns of `Z`."""
@@ -433,15 +434,11 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         names = self.state_names_
         return Labels(None if names is None else tuple(names), rows.index)
 
-    def _like_states(self, values) -> Array:
-        return values[..., 0] if self.one_output_ else values
-
 
 def _supervisor(machine: Recursion, supervision, n: int) -> Callable | None:
     """Row number, observation, prediction ↦ checked supervision of that step, or None."""
     if supervision is None:
         return None
-    inputs.check_supervised(machine)
     if not callable(supervision):
         given = inputs.pairs(machine, supervision)
         checks.check_lengths(n, given[0].shape[0], "X", "X_s")

@@ -25,6 +25,7 @@ from ..densities.standard import (
     NormalErrors,
     Standard,
     clearly,
+    log_sizes,
     regressed,
 )
 from ..kernels import fitted_kernel
@@ -43,30 +44,29 @@ class StateLaw:
     density: NormalErrors | densities.Fit
     standard: Standard | None = None  # a file of an earlier version may have none
     turning: bool = False  # whether directions of x stand beside it
+    mean: Any = None  # the searches of m and of s: while fitting
+    size: Any = None
 
     @classmethod
-    def of(cls, X: np.ndarray, Y: np.ndarray, turning: bool = False) -> StateLaw:
+    def of(
+        cls, X: np.ndarray, Y: np.ndarray, turning: bool = False, like: StateLaw | None = None
+    ) -> StateLaw:
         """A density in place of the normal law where rows left out are clearly likelier so.
 
-        With `turning`, directions stand beside two states where the evidence is larger so.
+        With `turning`, directions stand beside two states where the evidence is larger so. What is
+        searched for or compared in this way is as in a law that it is to be `like`.
         """
-        search = EvidenceSearch(X, Y)
-        if turning := turning and X.shape[1] == 2 and len(X) >= len(ROUND) * ROWS_PER_SCALE:
-            beside = EvidenceSearch(directed(X), Y, ROUND)
-            if turning := beside.loss < search.loss:
-                X, search = directed(X), beside
+        turning, mean = sought(X, Y, turning) if like is None else (like.turning, like.mean)
+        X = directed(X) if turning else X
         # nodes end, and what is unknown counts
-        where = replace(regressed(Forms(X, search), Y), beyond=None)
-        standard, _ = Standard.of(where, X)
-        E = standard.residuals
-        normal, some = NormalErrors.of(E), evenly(len(E), JUDGED)
-        few, errors = X[some], spread_ties(E[some])
-        kernel_y = with_bandwidth(fitted_kernel("gaussian", E), None, errors, "kernel_y")
-        rough = DensitySearch(fitted_kernel("gaussian", X), kernel_y, few, errors, intercept=True)
-        rough.draft(rounds=1)
-        if clearly(rough.log_densities() - normal.log_density_each(errors)):
-            return cls(ConditionalDensity(location=False).fit(X, E).fit_, standard, turning)
-        return cls(normal, standard, turning)
+        where = replace(regressed(Forms(X, mean), Y), beyond=None)
+        off = where.residuals * np.exp(-arrays.to_numpy(where.doubt))[:, None]
+        size = EvidenceSearch(X, log_sizes(off)) if like is None else like.size
+        standard, _ = Standard.of(where, X, None, Forms(X, size))
+        E, law = standard.residuals, NormalErrors.of(standard.residuals)
+        odd = is_odd(law, X, E) if like is None else not isinstance(like.density, NormalErrors)
+        density = ConditionalDensity(location=False).fit(X, E).fit_ if odd else law
+        return cls(density, standard, turning, mean, size)
 
     def narrowest(self, X: np.ndarray) -> float:
         """Standard deviation of the laws, in the direction and at the column where it is least.
@@ -75,13 +75,13 @@ class StateLaw:
         """
         assert self.standard is not None
         E = arrays.to_numpy(self.standard.residuals)
-        log_size = np.median(self.standard.log_size(self._given(X)), axis=0)
+        log_size = np.median(self.at(X).log_size, axis=0)
         return float(np.linalg.norm(E * np.exp(log_size), -2) / len(E) ** 0.5)
 
     def at(self, X) -> LawsAt:
         """The laws at rows of X."""
         laws: Any = self.density
-        X = self._given(X)
+        X = directed(X) if self.turning else X
         if not isinstance(laws, NormalErrors):
             laws = laws.laws(X).dense()
         if self.standard is None:
@@ -89,9 +89,49 @@ class StateLaw:
             return LawsAt(laws, zero, zero)
         return LawsAt(laws, self.standard(X), self.standard.log_size(X))
 
-    def _given(self, X) -> Array:
-        """What the laws are given."""
-        return directed(X) if self.turning else X
+
+class Laws:
+    """How states move and what is seen of them, in units of their own.
+
+    Attributes
+    ----------
+    units : list of two pairs of arrays
+        Middles and standard deviations of observations, and of states.
+    X, Z : arrays of shape (n, d_x) and (n, d_z)
+        Observations and states in these units.
+    moving, seeing : StateLaw
+    """
+
+    def __init__(self, X: np.ndarray, Z: np.ndarray, pairs, like: Laws | None = None):
+        """From rows of both, and the rows (earlier, later) of the transitions.
+
+        Units, and what is searched for, are as in laws that they are to be `like`.
+        """
+        earlier, later = pairs
+        own = [(A.mean(axis=0), A.std(axis=0)) for A in (X, Z)]
+        self.units: list[tuple[np.ndarray, np.ndarray]] = like.units if like else own
+        (middle_x, unit_x), (middle, unit) = self.units
+        self.X, self.Z = X, Z = (X - middle_x) / unit_x, (Z - middle) / unit
+        self.moving = StateLaw.of(Z[earlier], Z[later], True, getattr(like, "moving", None))
+        self.seeing = StateLaw.of(Z, X, like=getattr(like, "seeing", None))
+
+
+def sought(X: np.ndarray, Y: np.ndarray, turning: bool) -> tuple[bool, EvidenceSearch]:
+    """Whether directions stand beside X, and scales of the mean."""
+    searches = {False: EvidenceSearch(X, Y)}
+    if turning and X.shape[1] == 2 and len(X) >= len(ROUND) * ROWS_PER_SCALE:
+        searches[True] = EvidenceSearch(directed(X), Y, ROUND)
+    return min(searches.items(), key=lambda found: found[1].loss)
+
+
+def is_odd(normal: NormalErrors, X: np.ndarray, E: np.ndarray) -> bool:
+    """Whether rows left out are clearly likelier by a density than by a normal law."""
+    some = evenly(len(E), JUDGED)
+    few, errors = X[some], spread_ties(E[some])
+    kernel_y = with_bandwidth(fitted_kernel("gaussian", E), None, errors, "kernel_y")
+    rough = DensitySearch(fitted_kernel("gaussian", X), kernel_y, few, errors, intercept=True)
+    rough.draft(rounds=1)
+    return clearly(rough.log_densities() - normal.log_density_each(errors))
 
 
 def directed(X: np.ndarray) -> np.ndarray:
@@ -107,10 +147,6 @@ class LawsAt:
     laws: NormalErrors | MovedLaws
     middle: np.ndarray
     log_size: np.ndarray
-
-    def of(self, rows: np.ndarray) -> LawsAt:
-        """Some of them, where they differ by m and s alone."""
-        return LawsAt(self.laws, self.middle[rows], self.log_size[rows])
 
     def log_density(self, Y: Array) -> np.ndarray:
         """log p of all laws at all rows, (N, m)."""

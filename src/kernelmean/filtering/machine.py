@@ -15,7 +15,7 @@ from ..core.saving import Saveable
 from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
 from ..features.landmarks import Further, Landmarks
-from ..kernels import Kernel
+from ..kernels import Gaussian, Kernel
 from .steps import COLLAPSE, FADED, Covariances, Importance, Shares, Squared, Transition
 
 
@@ -151,7 +151,8 @@ class Recursion(Saveable, ABC):
         if further:
             points = xp.concat([points, *further], axis=0)
             W = xp.concat([W, arrays.like(weights, W)], axis=1)
-        return MeanEmbedding.of_parts(points, W, None, self.kernel_z)
+        smooth = None if self.blur is None else Gaussian(1.0)
+        return MeanEmbedding.of_parts(points, W, None, self.kernel_z).carrying(smooth=smooth)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from ..core.saving import Saveable
 from ..densities.standard import NormalErrors, Standard
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Kernel
-from .laws import LawsAt, StateLaw
+from .laws import Laws, LawsAt, StateLaw
 from .machine import Recursion, Step
 
 NODES = 500  # of one state; cells of two
@@ -31,7 +31,7 @@ CELLS = 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.35, 0.25, 0.18, 0.12, 0.09  # their widt
 SEEN, WIDER = 2_000, (1.0, 1.25, 1.5)
 LOOKED = 100  # observations of which it is asked
 BLUR = 0.2  # of a cell's width: distribution functions over cells go up over so much
-STEPS = 20  # of the paths that they are drawn from
+STEPS = 100  # of the paths that they are drawn from
 TIMES, DRAWN = 8, 16_000  # draws of which one is kept, and all of them at most
 NOTHING = 1e-9  # of a row's largest transition
 FAR = 5.5  # standard deviations: what is there comes to nothing
@@ -84,14 +84,10 @@ class NodeMachine(Recursion):
     middle_x: np.ndarray | float = 0.0
     middle: np.ndarray | float = 0.0
 
-    def __init__(self, X, Z, pairs, kernel_x: Kernel, kernel_z: Kernel, limit, quick: bool):
-        """From observations and states, and the rows (earlier, later) of the transitions."""
-        earlier, later = pairs
+    def __init__(self, laws: Laws, kernel_x: Kernel, kernel_z: Kernel, limit, quick: bool):
         self.kernel_x, self.kernel_z = kernel_x, kernel_z
-        self.units_x, self.units = X.std(axis=0), Z.std(axis=0)
-        self.middle_x, self.middle = X.mean(axis=0), Z.mean(axis=0)
-        X, Z = (X - self.middle_x) / self.units_x, self._inner(Z)
-        moving, seeing = StateLaw.of(Z[earlier], Z[later], True), StateLaw.of(Z, X)
+        (self.middle_x, self.units_x), (self.middle, self.units) = laws.units
+        moving, seeing, X, Z = laws.moving, laws.seeing, laws.X, laws.Z
         self.observing, self.standard = seeing.density, seeing.standard
         self.least = float(np.min(seeing.at(Z).log_density_of_pairs(X)))
         rng = np.random.default_rng(0)
@@ -276,7 +272,7 @@ def chain_near(laws: LawsAt, points: np.ndarray) -> np.ndarray | Sparse:
     reach = FAR * np.exp(laws.log_size.max(axis=1))
     near = tree.query_ball_point(at, reach, p=np.inf)
     i, j = np.repeat(np.arange(n), [len(some) for some in near]), np.concatenate(near).astype(int)
-    told = laws.of(i).log_density_of_pairs(points[j])
+    told = LawsAt(normal, laws.middle[i], laws.log_size[i]).log_density_of_pairs(points[j])
     kept = told > laws.log_density_of_pairs(laws.middle)[i] - FAR**2 / 2
     i, j, told = i[kept], j[kept], told[kept]
     most = np.full(n, -np.inf)

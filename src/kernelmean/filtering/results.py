@@ -15,7 +15,6 @@ from ..core.moments import block_rows
 from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
-from ..kernels import Gaussian
 from . import inputs
 from .machine import Recursion, Step
 
@@ -28,21 +27,10 @@ class _States(Law):
     machine: Recursion
     stem = "z"
 
-    def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
-        """As of any law; over cells each node is a normal law, whatever the kernel."""
-        if (width := self.machine.blur) is None:
-            return super().interval(level, kind)
-        return self._cells.interval(level, width, kind)
-
-    def quantile(self, q) -> Array:
-        """Likewise."""
-        width = self.machine.blur
-        return super().quantile(q) if width is None else self._cells.quantile(q, width)
-
     @property
-    def _cells(self) -> MeanEmbedding:
-        m = self.embedding
-        return MeanEmbedding.of_parts(m.points, m.weights, None, Gaussian(1.0))
+    def _smoothing(self):
+        """Over cells each node is a normal law."""
+        return super()._smoothing if self.machine.blur is None else self.machine.blur
 
 
 @dataclass(frozen=True, repr=False, eq=False)

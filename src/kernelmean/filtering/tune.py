@@ -32,7 +32,7 @@ def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verb
     kernel_z = state_kernel(model.kernel_z, points_z, checks.column_names(Z))
     checks.check_choice(objective, "objective", ("filter", "smooth"))
     params = model.get_params(deep=False)
-    if model.inference is None and Plan(**params).compares(points_x, points_z):
+    if model.inference != "kbr" and Plan(**params).compares(points_x, points_z):
         plain = clone(model).fit(X, Z, lengths)
         if not isinstance(plain.machine_, Machine):  # densities have nothing to tune
             plain.tuning_ = []
@@ -46,15 +46,9 @@ def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verb
     tried, best, begun = search.found(machine.rule.reg, verbose)
     mean = float(np.mean([part.error(part.mean) for part in parts]))
     held = {"tuned": best["error"], "untuned": begun["error"], "mean": mean}
-    if model.inference == "auto" and Plan(**params).compares(points_x, points_z):
-        held["densities"] = float(np.mean(search.errors(replace(plan, inference="densities"))))
-    chosen = clone(model)
-    if held.get("densities", np.inf) < held["tuned"]:
-        chosen.set_params(inference="densities").fit(X, Z, lengths)
-    else:
-        settings = search.kernels_at(best) | {"inference": "kbr", "reg": best["reg"]}
-        chosen.set_params(**settings).fit(X, Z, lengths)
-        chosen.reg_smoother = chosen.reg_smoother_
+    settings = search.kernels_at(best) | {"inference": "kbr", "reg": best["reg"]}
+    chosen = clone(model).set_params(**settings).fit(X, Z, lengths)
+    chosen.reg_smoother = chosen.reg_smoother_
     warn_if_as_near(held)
     chosen.tuning_, chosen.held_out_ = tried, held
     return chosen
@@ -100,13 +94,10 @@ class _Search:
     def candidate(self, settings: dict) -> dict:
         """These settings with their error."""
         known: dict[str, Any] = self.kernels_at(settings)
-        parts = self.errors(replace(self.plan, reg=settings["reg"], **known))
-        return settings | {"error": float(np.mean(parts)), PARTS: parts}
+        plan = replace(self.plan, reg=settings["reg"], **known)
+        errors = [part.error(part.means_by(plan, self.objective)) for part in self.parts]
+        return settings | {"error": float(np.mean(errors)), PARTS: errors}
 
     def kernels_at(self, settings: dict) -> dict[str, Kernel]:
         """Those of the settings."""
         return {f"kernel_{c}": self.kernels[c].scaled(settings[f"scale_{c}"]) for c in "xz"}
-
-    def errors(self, plan: Plan) -> list[float]:
-        """Of each part, tracked by a filter that learns from the rest of the record."""
-        return [part.error(part.means_by(plan, self.objective)) for part in self.parts]
