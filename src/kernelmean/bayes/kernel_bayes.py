@@ -188,7 +188,8 @@ class KernelBayes(Saveable, BaseEstimator):
 
         Every row shares the factorisation of the prior's system, so thousands of observations
         cost little more than one. Where few pairs are within the kernel's reach (fewer than 20, or
-        √n) weights go over, continuously, to those of as many nearest pairs, unless `reg` is given.
+        √n) weights go over, continuously, to those of as many nearest pairs, unless `reg` is given;
+        such a law lies where the regression says, unless latents have few values.
         Further from the observations of the pairs than half of their
         range kernels are zero, and posteriors are those at the nearest point that is not so far:
         flagged (`extrapolated`), and warned of.
@@ -220,32 +221,30 @@ class KernelBayes(Saveable, BaseEstimator):
             to pairs left out, these are the modes. For "density" as `ConditionalDensity.at`, in one
             column with `Gaussian4` too, unless pairs left out are clearly less likely by it.
         """
-        law, pairs = self._law(X, prior, supervision)
-        if pairs is None:
-            return law
-        found, outside = pairs.told, law.extrapolated
-        if found.residuals is not None:
-            law = Adjusted.of(law, self._learned.order.back(found.residuals))
-        known = found.known(self.kernel_z_)
+        if self.density_ is not None:
+            return self._by_density(X, prior, supervision)
+        pairs, back = self._pairs(prior, supervision), self._learned.order.back
+        at, found = pairs.at(checks.as_new_points(self, X)), pairs.told
+        points, right = map(back, (pairs.points, pairs.spread(at.right)))
+        law: MeanEmbedding = Posterior.of_parts(points, at.left, right, self.kernel_z_)
+        if found.residuals is not None or at.moved:
+            residuals = points if found.residuals is None else back(found.residuals)
+            law = Adjusted.of(law, residuals, in_box(at.means, points))
         return law.carrying(
-            labels=Labels.of(X, self._latent_columns), extrapolated=outside, **known
+            labels=Labels.of(X, self._latent_columns),
+            extrapolated=at.outside,
+            **found.known(self.kernel_z_),
         )
 
-    def _law(self, X, prior, supervision) -> tuple[Any, WeightedPairs | None]:
-        """The posteriors, as far as expectations and quantiles need them; the pairs behind them."""
-        if self.density_ is not None:
-            if supervision is not None:
-                unpack_supervision(supervision, "density")
-            laws: Any = self.density_.at(self._not_far(X))
-            if self._flatter is not None:
-                laws = laws.smoothed(*self._flatter)
-            same = prior is None and self.ratio is None
-            return laws if same else reweighted(laws, self._ratio(prior)), None
-        rows, pairs = checks.as_new_points(self, X), self._pairs(prior, supervision)
-        left, right, outside, _ = pairs.at(rows)
-        points, right = map(self._learned.order.back, (pairs.points, pairs.spread(right)))
-        law = Posterior.of_parts(points, left, right, self.kernel_z_)
-        return law.carrying(extrapolated=outside), pairs
+    def _by_density(self, X, prior, supervision) -> Any:
+        if supervision is not None:
+            unpack_supervision(supervision, "density")
+        q: Any = self.density_
+        laws = q.at(self._not_far(X))
+        if self._flatter is not None:
+            laws = laws.smoothed(*self._flatter)
+        same = prior is None and self.ratio is None
+        return laws if same else reweighted(laws, self._ratio(prior))
 
     def _pairs(self, prior, supervision) -> WeightedPairs:
         """With their shares under the prior, and the supervision below them."""
@@ -286,15 +285,19 @@ class KernelBayes(Saveable, BaseEstimator):
 
     def weights(self, X, prior=None, supervision=None) -> Array:
         """Weights of the posterior on the training latents, shape (batch, n)."""
-        return self._law(X, prior, supervision)[0].weights
+        if self.density_ is not None:
+            return self._by_density(X, prior, supervision).weights
+        pairs = self._pairs(prior, supervision)
+        at, back = pairs.at(checks.as_new_points(self, X)), self._learned.order.back
+        return at.left @ back(pairs.spread(at.right)).T
 
     def predict(self, X, prior=None, supervision=None) -> Array:
-        """Posterior mean Σ w_i z_i / Σ w_i, shape (batch,) or (batch, d_z)."""
-        if self._learned.of_some and self.density_ is None:
-            rows = checks.as_new_points(self, X)
-            left, _, _, every = self._pairs(prior, supervision).at(rows)
-            return like_target(in_box(every.mean(left), self.points_), self.one_output_)
-        return like_target(self._law(X, prior, supervision)[0].mean(), self.one_output_)
+        """Posterior means Σ w_i z_i / Σ w_i, shape (batch,) or (batch, d_z); see `posterior`."""
+        if self.density_ is not None:
+            return like_target(self._by_density(X, prior, supervision).mean(), self.one_output_)
+        pairs = self._pairs(prior, supervision)
+        means = pairs.at(checks.as_new_points(self, X)).means
+        return like_target(in_box(means, pairs.points), self.one_output_)
 
     def predict_interval(self, X, level: float = 0.95, prior=None, supervision=None) -> Interval:
         """`Interval(lower, upper)` of each column of Z with probability `level`, arrays like Z."""
