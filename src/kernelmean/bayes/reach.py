@@ -67,8 +67,3 @@ def gone_over(t: np.ndarray, near: np.ndarray, pairs: np.ndarray, shares) -> tup
     left[few, np.arange(len(few))] = t[few]
     right[told[which], np.arange(len(few))[:, None]] = v / v.sum(axis=1, keepdims=True)
     return arrays.like(left, shares), arrays.like(right, shares)
-
-
-def between(w) -> Array:
-    """b for t = 1, of weights (k, n)."""
-    return HALF * arrays.namespace(w).sum(w**2, axis=1) + NOTHING**2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,39 +17,13 @@ from .every import Every
 from .fit import PairsFit
 from .folds import choose_reg
 from .prior import Ratio
-from .reach import between, gone_over, thinness
+from .reach import HALF, NOTHING, gone_over, thinness
 from .rules import bayes_factors
 from .supervision import each_strength, targets, unpack_supervision
 
 OUTSIDE = "posteriors are those at the nearest point of its box, made twice as wide"
 SILENT = 1e-20  # of k(x, x) in coordinates: they are rounding
 OWN = 0.9  # of a pair in its own mean: no residual is made more than ten times larger
-
-
-class At(NamedTuple):
-    """Posteriors.
-
-    Attributes
-    ----------
-    left, right : arrays of shape (m, r), (n + s, r)
-        Factors of their weights.
-    sums : array of shape (m, d + 1)
-        Σ[z, 1] of where they lie, up to a factor each.
-    moved : bool
-        Whether that is elsewhere than weighted latents are, for some of them.
-    outside : array of shape (m,) or None
-    """
-
-    left: Array
-    right: Array
-    sums: Array
-    moved: bool
-    outside: np.ndarray | None
-
-    @property
-    def means(self) -> Array:
-        """Where they lie, (m, d)."""
-        return self.sums[:, :-1] / self.sums[:, -1:]
 
 
 @dataclass(frozen=True)
@@ -178,8 +152,12 @@ class WeightedPairs:
 
     # ------------------------------------------------------------ posteriors
 
-    def at(self, X) -> At:
-        """Posteriors given each row of X, or the nearest one that is not far."""
+    def at(self, X) -> tuple[Array, Array, Array, bool, np.ndarray | None]:
+        """Posteriors given each row of X, or the nearest one that is not far.
+
+        Their weights, left rightᵀ; their means; whether some of these are not those of the
+        weights; and which rows are outside.
+        """
         fit, kernel, outside = self.fit, self.fit.features_x.kernel_, None
         if self.support is not None:
             outside = self.support.outside(X, kernel, OUTSIDE)
@@ -188,28 +166,30 @@ class WeightedPairs:
         if self.further is not None:
             coordinates = self.further.widened(X, coordinates)
         left, right = self._factors(coordinates)
-        sums = left @ (self._sums(right) if self.every is None else self.every.told)
-        if fit.seen is None or not kernel.boxed:  # of categories none is nearest
-            return At(left, right, sums, False, outside)
-        lost = self._unreached(X, coordinates)
-        outside, n, t = lost if outside is None else lost | outside, len(fit.seen), 1.0 * lost
-        if self.asked.reg is None:  # who gives λ asks for the weights of the formula
-            t = np.maximum(t, thinness(coordinates, left, right, self.second, self.beta[:n]))
-        if not t.any():
-            return At(left, right, sums, False, outside)
-        rows = X, fit.order.sorted(fit.seen)
-        near, those = (arrays.to_numpy(kernel.lift(A)) for A in rows)
-        few, those = gone_over(t, near, those, self.beta)
-        beside, stays = self._sums(those), arrays.like(1.0 - t, left)[:, None]
-        moved = fit.features_z.kernel_.boxed and not has_few_values(arrays.to_numpy(self.points))
-        if moved:
-            w = arrays.take(left, np.flatnonzero(t), axis=0) @ right.T
-            sums = sums[:, -1:] * sums + few @ (between(w)[:, None] * beside)
-        else:
-            sums = stays * sums + few @ beside
-        xp = arrays.namespace(left)
-        left = xp.concat([stays * left, few], axis=1)
-        return At(left, xp.concat([right, those], axis=1), sums, moved, outside)
+        told = self._sums(right) if self.every is None else self.every.told
+        sums, moved, t = left @ told, False, np.zeros(len(X))
+        if fit.seen is not None and kernel.boxed:  # of categories none is nearest
+            lost = self._unreached(X, coordinates)
+            outside, t = lost if outside is None else lost | outside, 1.0 * lost
+            if self.asked.reg is None:  # who gives λ asks for the weights of the formula
+                own = self.beta[: len(fit.seen)]
+                t = np.maximum(t, thinness(coordinates, left, right, self.second, own))
+        if t.any():
+            rows = X, fit.order.sorted(fit.seen)
+            near, those = (arrays.to_numpy(kernel.lift(A)) for A in rows)
+            few, those = gone_over(t, near, those, self.beta)
+            beside, stays = self._sums(those), arrays.like(1.0 - t, left)[:, None]
+            xp = arrays.namespace(left)
+            moved = fit.features_z.kernel_.boxed and not has_few_values(self.points)
+            if moved:
+                w = arrays.take(left, np.flatnonzero(t), axis=0) @ right.T
+                b = HALF * xp.sum(w**2, axis=1) + NOTHING**2
+                sums = sums[:, -1:] * sums + few @ (b[:, None] * beside)
+            else:
+                sums = stays * sums + few @ beside
+            left = xp.concat([stays * left, few], axis=1)
+            right = xp.concat([right, those], axis=1)
+        return left, right, sums[:, :-1] / sums[:, -1:], moved, outside
 
     def _sums(self, right) -> Array:
         """Σw[z, 1] of weights w on rows, a column each, (r, d + 1)."""
