@@ -1285,10 +1285,32 @@ class TestFewPairs:
         grid, model = np.linspace(1.5, 8.0, 2_000), lone_pair(rule)
         mean = model.posterior(grid[:, None]).mean()[:, 0]
         assert np.ptp(mean) > 0.3
-        steep = np.flatnonzero(np.abs(np.diff(mean)) >= 0.005)
-        finer = np.linspace(grid[steep], grid[steep + 1], 11, axis=1)
-        means = model.posterior(finer.reshape(-1, 1)).mean().reshape(finer.shape)
-        assert np.abs(np.diff(means, axis=1)).max() < 0.005
+        assert np.abs(np.diff(mean)).max() < 0.005
+
+    def test_where_laws_lie_is_told_by_the_regression_beside_half_a_pair(self, rule):
+        model, at = lone_pair(rule), np.array([[5.0], [79.0], [80.0]])
+        law, nearest = model.posterior(at), model.weights(at)
+        w = model.set_params(reg=model.regularisers()[1]).weights(at)
+        S, b = w.sum(axis=1, keepdims=True), 0.5 * (w**2).sum(axis=1, keepdims=True) + 0.05**2
+        means = (S * (w @ model.points_) + b * (nearest @ model.points_)) / (S**2 + b)
+        assert_allclose(law.mean(), means, rtol=1e-8)
+        assert_allclose(model.set_params(reg=None).predict(at), means, rtol=1e-8)
+        if rule == "importance":
+            return  # there laws are of residuals
+        moves = means - nearest @ model.points_
+        for one, move, v in zip(law, moves, nearest, strict=True):
+            around = km.MeanEmbedding(model.points_, v, model.kernel_z_).quantile([0.2, 0.7], 0)
+            assert_allclose(one.quantile([0.2, 0.7]), around + move, atol=1e-8)
+
+    def test_latents_of_few_values_stay_where_they_are(self, rule):
+        rng = np.random.default_rng(12)
+        Z = rng.integers(0, 2, (200, 1))
+        X = Z + 0.5 * rng.normal(size=(200, 1))
+        X[0] = 80.0
+        model = km.KernelBayes(rule, kernel_x=km.Gaussian(1.0)).fit(X, Z)
+        law = model.posterior([[79.0], [80.0]])
+        assert_allclose(law.mean(), law.weights @ Z / law.weights.sum(axis=1)[:, None], rtol=1e-9)
+        assert set(np.ravel(law.quantile([0.1, 0.5, 0.9], 0))) <= {0.0, 1.0}
 
     def test_weights_are_those_of_the_formula_where_reg_is_given(self, rule):
         model = lone_pair(rule).set_params(reg=1e-3)

@@ -44,17 +44,6 @@ class Every(NamedTuple):
         moments = rows.in_slices(_tilted, sum(map_.rank_ for map_ in maps), *maps, ratio)
         return cls(moments.n, *(moments.mean(name) for name in moments.names))
 
-    def mean(self, left) -> Array:
-        """Of the latents, under posteriors with weights left times the coordinates of pairs."""
-        found = left @ self.told
-        return found[:, :-1] / found[:, -1:]
-
-    def with_laws(self, weights, points) -> Every:
-        """With coordinates that are not of observations, but of laws on points, a column each."""
-        xp = arrays.namespace(points)
-        own = weights.T @ xp.concat([points, xp.ones_like(points[:, :1])], axis=1)
-        return self._replace(told=xp.concat([self.told, own], axis=0))
-
     def beside(self, Phi, shares, told, further: Further | None) -> Every:
         """With further rows, and the coordinates they add."""
         second, own = self.second, self.told

@@ -29,7 +29,7 @@ from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import refuse_lengthscale
 from .by_density import density_of, flatter, reweighted
 from .fit import PairsFit, learn_latents, learn_observations
-from .prior import Ratio, ratio_of
+from .prior import ratio_of
 from .supervision import unpack_supervision
 from .weighted_pairs import WeightedPairs
 
@@ -188,7 +188,8 @@ class KernelBayes(Saveable, BaseEstimator):
 
         Every row shares the factorisation of the prior's system, so thousands of observations
         cost little more than one. Where few pairs are within the kernel's reach (fewer than 20, or
-        √n) weights go over, continuously, to those of as many nearest pairs, unless `reg` is given.
+        √n) weights go over, continuously, to those of as many nearest pairs, unless `reg` is given;
+        such a law lies where the regression says, unless latents have few values.
         Further from the observations of the pairs than half of their
         range kernels are zero, and posteriors are those at the nearest point that is not so far:
         flagged (`extrapolated`), and warned of.
@@ -220,40 +221,33 @@ class KernelBayes(Saveable, BaseEstimator):
             to pairs left out, these are the modes. For "density" as `ConditionalDensity.at`, in one
             column with `Gaussian4` too, unless pairs left out are clearly less likely by it.
         """
-        law, pairs = self._law(X, prior, supervision)
-        if pairs is None:
-            return law
-        found, outside = pairs.told, law.extrapolated
-        if found.residuals is not None:
-            law = Adjusted.of(law, self._learned.order.back(found.residuals))
-        known = found.known(self.kernel_z_)
-        return law.carrying(
-            labels=Labels.of(X, self._latent_columns), extrapolated=outside, **known
-        )
-
-    def _law(self, X, prior, supervision) -> tuple[Any, WeightedPairs | None]:
-        """The posteriors, as far as expectations and quantiles need them; the pairs behind them."""
         if self.density_ is not None:
-            if supervision is not None:
-                unpack_supervision(supervision, "density")
-            laws: Any = self.density_.at(self._not_far(X))
-            if self._flatter is not None:
-                laws = laws.smoothed(*self._flatter)
-            same = prior is None and self.ratio is None
-            return laws if same else reweighted(laws, self._ratio(prior)), None
-        rows, pairs = checks.as_new_points(self, X), self._pairs(prior, supervision)
-        left, right, outside, _ = pairs.at(rows)
-        points, right = map(self._learned.order.back, (pairs.points, pairs.spread(right)))
-        law = Posterior.of_parts(points, left, right, self.kernel_z_)
-        return law.carrying(extrapolated=outside), pairs
+            return self._by_density(X, prior, supervision)
+        pairs, back = self._pairs(prior, supervision), self._learned.order.back
+        left, right, means, moved, outside = pairs.at(checks.as_new_points(self, X))
+        points, right = map(back, (pairs.points, pairs.spread(right)))
+        law: MeanEmbedding = Posterior.of_parts(points, left, right, self.kernel_z_)
+        found = pairs.told
+        if found.residuals is not None or moved:
+            residuals = points if found.residuals is None else back(found.residuals)
+            law = Adjusted.of(law, residuals, in_box(means, points))
+        labels, known = Labels.of(X, self._latent_columns), found.known(self.kernel_z_)
+        return law.carrying(labels=labels, extrapolated=outside, **known)
+
+    def _by_density(self, X, prior, supervision) -> Any:
+        if supervision is not None:
+            unpack_supervision(supervision, "density")
+        q: Any = self.density_
+        laws = q.at(self._not_far(X))
+        if self._flatter is not None:
+            laws = laws.smoothed(*self._flatter)
+        same = prior is None and self.ratio is None
+        return laws if same else reweighted(laws, ratio_of(prior, self._learned, self))
 
     def _pairs(self, prior, supervision) -> WeightedPairs:
         """With their shares under the prior, and the supervision below them."""
-        pairs = WeightedPairs.under(self._ratio(prior), self._learned, self)
+        pairs = WeightedPairs.under(ratio_of(prior, self._learned, self), self._learned, self)
         return pairs if supervision is None else pairs.beside(supervision)
-
-    def _ratio(self, prior) -> Ratio:
-        return ratio_of(prior, self._learned, self)
 
     @property
     def _learned(self) -> PairsFit:
@@ -268,10 +262,8 @@ class KernelBayes(Saveable, BaseEstimator):
 
     def _not_far(self, X) -> Any:
         """X, with the nearest row not so far in place of one from which a line would go astray."""
-        points = checks.as_new_points(self, X)
-        if self._learned.support is None:
-            return X
-        near = self._learned.support.nearest(points, self.kernel_x_)
+        points, support = checks.as_new_points(self, X), self._learned.support
+        near = points if support is None else support.nearest(points, self.kernel_x_)
         if bool(arrays.namespace(near).all(near == points)):
             return X
         return type(X)(near, X.index, X.columns) if hasattr(X, "iloc") else near
@@ -280,21 +272,21 @@ class KernelBayes(Saveable, BaseEstimator):
         """η and λ (or δ) that `posterior` uses with this prior; η is None for a given ratio."""
         check_is_fitted(self)
         if self.density_ is not None:
-            return self._ratio(prior).reg, self.density_.reg_
+            return ratio_of(prior, self._learned, self).reg, self.density_.reg_
         pairs = self._pairs(prior, supervision)
         return pairs.ratio.reg, pairs.reg
 
     def weights(self, X, prior=None, supervision=None) -> Array:
         """Weights of the posterior on the training latents, shape (batch, n)."""
-        return self._law(X, prior, supervision)[0].weights
+        return self.posterior(X, prior, supervision).weights
 
     def predict(self, X, prior=None, supervision=None) -> Array:
-        """Posterior mean Σ w_i z_i / Σ w_i, shape (batch,) or (batch, d_z)."""
-        if self._learned.of_some and self.density_ is None:
-            rows = checks.as_new_points(self, X)
-            left, _, _, every = self._pairs(prior, supervision).at(rows)
-            return like_target(in_box(every.mean(left), self.points_), self.one_output_)
-        return like_target(self._law(X, prior, supervision)[0].mean(), self.one_output_)
+        """Posterior means Σ w_i z_i / Σ w_i, shape (batch,) or (batch, d_z); see `posterior`."""
+        if self.density_ is not None:
+            return like_target(self.posterior(X, prior, supervision).mean(), self.one_output_)
+        pairs = self._pairs(prior, supervision)  # means are of all, where posteriors carry some
+        means = pairs.at(checks.as_new_points(self, X))[2]
+        return like_target(in_box(means, pairs.points), self.one_output_)
 
     def predict_interval(self, X, level: float = 0.95, prior=None, supervision=None) -> Interval:
         """`Interval(lower, upper)` of each column of Z with probability `level`, arrays like Z."""

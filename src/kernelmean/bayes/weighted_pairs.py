@@ -12,12 +12,12 @@ from ..core import arrays, checks
 from ..core.checks import Array
 from ..features.landmarks import Further, Landmarks
 from ..regression.support import Support
-from ..regression.width import Told, told
+from ..regression.width import Told, has_few_values, told
 from .every import Every
 from .fit import PairsFit
 from .folds import choose_reg
 from .prior import Ratio
-from .reach import gone_over, thinness
+from .reach import HALF, NOTHING, gone_over, thinness
 from .rules import bayes_factors
 from .supervision import each_strength, targets, unpack_supervision
 
@@ -152,10 +152,11 @@ class WeightedPairs:
 
     # ------------------------------------------------------------ posteriors
 
-    def at(self, X) -> tuple[Array, Array, np.ndarray | None, Any]:
+    def at(self, X) -> tuple[Array, Array, Array, bool, np.ndarray | None]:
         """Posteriors given each row of X, or the nearest one that is not far.
 
-        Their weights, left rightᵀ; which rows are outside; and `every`, for means left tells of.
+        Their weights, left rightᵀ; their means; whether some of these are not those of the
+        weights; and which rows are outside.
         """
         fit, kernel, outside = self.fit, self.fit.features_x.kernel_, None
         if self.support is not None:
@@ -165,19 +166,36 @@ class WeightedPairs:
         if self.further is not None:
             coordinates = self.further.widened(X, coordinates)
         left, right = self._factors(coordinates)
-        if fit.seen is None or not kernel.boxed:  # of categories none is nearest
-            return left, right, outside, self.every
-        lost = self._unreached(X, coordinates)
-        n, r, t = fit.seen.shape[0], left.shape[1], 1.0 * lost
-        if self.asked.reg is None:  # who gives λ asks for the weights of the formula
-            t = np.maximum(t, thinness(coordinates, left, right, self.second, self.beta[:n]))
-        every = self.every
+        told = self._sums(right) if self.every is None else self.every.told
+        sums, moved, t = left @ told, False, np.zeros(len(X))
+        if fit.seen is not None and kernel.boxed:  # of categories none is nearest
+            lost = self._unreached(X, coordinates)
+            outside, t = lost if outside is None else lost | outside, 1.0 * lost
+            if self.asked.reg is None:  # who gives λ asks for the weights of the formula
+                own = self.beta[: len(fit.seen)]
+                t = np.maximum(t, thinness(coordinates, left, right, self.second, own))
         if t.any():
-            seen = fit.order.sorted(fit.seen)
-            near, those = (arrays.to_numpy(kernel.lift(A)) for A in (X, seen))
-            left, right = gone_over(left, right, t, near, those, self.beta)
-            every = every and every.with_laws(right[:n, r:], self.points[:n, :])
-        return left, right, lost if outside is None else lost | outside, every
+            rows = X, fit.order.sorted(fit.seen)
+            near, those = (arrays.to_numpy(kernel.lift(A)) for A in rows)
+            few, those = gone_over(t, near, those, self.beta)
+            beside, stays = self._sums(those), arrays.like(1.0 - t, left)[:, None]
+            xp = arrays.namespace(left)
+            moved = fit.features_z.kernel_.boxed and not has_few_values(self.points)
+            if moved:
+                w = arrays.take(left, np.flatnonzero(t), axis=0) @ right.T
+                b = HALF * xp.sum(w**2, axis=1) + NOTHING**2
+                sums = sums[:, -1:] * sums + few @ (b[:, None] * beside)
+            else:
+                sums = stays * sums + few @ beside
+            left = xp.concat([stays * left, few], axis=1)
+            right = xp.concat([right, those], axis=1)
+        return left, right, sums[:, :-1] / sums[:, -1:], moved, outside
+
+    def _sums(self, right) -> Array:
+        """Σw[z, 1] of weights w on rows, a column each, (r, d + 1)."""
+        xp = arrays.namespace(self.points)
+        told = xp.concat([self.points, xp.ones_like(self.points[:, :1])], axis=1)
+        return self.spread(right).T @ told
 
     def _unreached(self, X, coordinates) -> np.ndarray:
         """Which rows are in no kernel's reach, with a warning: a gap between far observations."""

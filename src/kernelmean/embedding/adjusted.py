@@ -38,11 +38,11 @@ class Adjusted(MeanEmbedding):
     _moves: np.ndarray  # of the residuals of each law, (d,) or (batch, d)
 
     @classmethod
-    def of(cls, law: Posterior, residuals) -> Adjusted:
-        """The same laws, with residuals (n, d) of their points."""
+    def of(cls, law: MeanEmbedding, residuals, means) -> Adjusted:
+        """The same laws, with residuals (n, d) of their points, and their means (batch, d)."""
         m = cls.__new__(cls)
         around = MeanEmbedding.of_parts(residuals, *law.factors, law.kernel)
-        moves = arrays.to_numpy(law.mean() - around.mean())
+        moves = arrays.to_numpy(means - around.mean())
         vars(m).update(vars(law), _residuals=around, _moves=moves)
         return m
 

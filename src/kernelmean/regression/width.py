@@ -160,6 +160,6 @@ class LeftOut:
         return gain > CLEAR * error
 
 
-def has_few_values(Z: np.ndarray) -> bool:
+def has_few_values(Z) -> bool:
     """Whether a column has: rows that were moved have no more."""
-    return any(len(np.unique(z)) ** 2 <= len(z) for z in Z.T)
+    return any(len(np.unique(z)) ** 2 <= len(z) for z in arrays.to_numpy(Z).T)
