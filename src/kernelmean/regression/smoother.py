@@ -87,6 +87,8 @@ class Smoother(Saveable):
 
     def leverage_at(self, Phi, reg: float) -> Array:
         """The same of any rows, from their coordinates."""
+        if Phi.shape[0] < Phi.shape[1]:  # a factor would take longer
+            return self.leverage(reg, self.rotated(Phi))
         own = self.grid.shrink(reg)
         R = solves.triangle((own**0.5)[:, None] * self.grid.vectors.T)
         off = Phi if self.centre is None else Phi - self.centre
