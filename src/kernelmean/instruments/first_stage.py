@@ -124,8 +124,8 @@ def jackknife_stage(
     def best(columns, reg: float | None) -> tuple[float, float]:
         told, C = some(Phi, columns), some(cross, columns)
         loss = LeaveOneOut(Theta, told, grid, n=n, C=grid.vectors.T @ C)
-        reg = loss.best(coarse=COARSE)[0] if reg is None else float(reg)
-        return reg, loss(reg) * n / Theta.shape[0]  # a mean over the rows looked at
+        reg, value = loss.best(coarse=COARSE) if reg is None else (float(reg), loss(reg))
+        return reg, value * n / Theta.shape[0]  # a mean over the rows looked at
 
     lines, curves, known = groups[0].kinds
     own = best(lines, None)[0] if lines and reg is None else own
@@ -146,11 +146,15 @@ def split_loss(
     A, other = (Q.T @ some(moments.mean("zx"), columns) for moments in (first, second))
     c = arrays.namespace(A).sum(A * other, axis=1)
     G = (A @ A.T) * (Q.T @ second.mean("zz") @ Q)
-    constant = group.mean_norm(columns)
+    return quadratic(group.mean_norm(columns), c, G, grid.shrink)
+
+
+def quadratic(constant: float, linear, square, at: Callable) -> Callable[[float], float]:
+    """The regulariser's loss, constant − 2 linearᵀb + bᵀ square b, b what `at` gives for it."""
 
     def loss(reg: float) -> float:
-        d = grid.shrink(reg)
-        return float(constant - 2 * c @ d + d @ G @ d)
+        b = at(reg)
+        return float(constant - 2 * linear @ b + b @ square @ b)
 
     return loss
 

@@ -23,7 +23,7 @@ from ..features.landmarks import Nystroem
 from ..kernels import Linear
 from ..regression.lengthscales import RANK
 from ..regression.support import Support
-from .basis import Basis, Polynomial
+from .basis import Basis, Polynomial, different
 from .bend import chance_of_bend
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
 from .columns import Roles
@@ -188,14 +188,16 @@ class Plan:
         """How many directions of h along endogenous columns the instruments fix, others given.
 
         E[h(X, c) | z, c] has as many values at each c as the instruments, and a constant takes one.
+        All of them, where that is enough for any power of the columns.
         """
-        return len(np.unique(self.rows[1][:, : len(self.roles.z)], axis=0)) - 1
+        enough = 1 + POWERS[-1] * len(self.roles.x)
+        return different(self.rows[1][:, : len(self.roles.z)], enough) - 1
 
     @property
     def tell_no_more_than_a_line(self) -> bool:
         """Whether regressors, or instruments, have as few different rows as fix a plane."""
         sides = (side[:, plain.bent] for side, plain in zip(self.rows, self.plain, strict=True))
-        return any(len(np.unique(side, axis=0)) <= side.shape[1] + 1 for side in sides)
+        return any(different(side, side.shape[1] + 2) < side.shape[1] + 2 for side in sides)
 
     def widened(self, choice: Choice, parts: list[Part]) -> StructuralFit:
         """The fit of a choice; its covariance says what else could have been chosen."""

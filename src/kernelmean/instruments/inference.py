@@ -166,7 +166,6 @@ class StructuralInference:
 
     design_: Any
     regressors: Any
-    predict: Any
     _fit: StructuralFit
 
     def predict_interval(self, X, C=None, *, level=0.95, simultaneous=True) -> Interval:
@@ -439,8 +438,7 @@ def endogeneity(Phi, M, y, trends: int, xi: float) -> Endogeneity:
     # d is linear in y: what row i of it does, given that the regression sees the row too
     pulled = M - Phi @ (regression.inverse_at(reg) @ (Phi.T @ M) / n)
     scores = (pulled * residual[:, None]) @ A_inv / n
-    values, vectors = solves.eigh(second)
-    half = (vectors * values**0.5) @ vectors.T
+    half = _root(second)
     statistic, V = float(d @ second @ d), half @ (scores.T @ scores) @ half
     return Endogeneity(statistic**0.5, float(weighted_chi2(statistic, np.trace(V), (V * V).sum())))
 

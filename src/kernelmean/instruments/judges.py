@@ -9,9 +9,10 @@
   not a good one.
 
 - The *controlled loss* is the causal one of what of y − h(x) does not go with x − E[x | z], in a
-  straight line whose slope may go with u = E[x | z], by u/(1 + |u|): noise that grows with the
-  instruments has such a slope. Where confounding works through these residuals, as in a triangular
-  model, it has no pull and far less noise; where it does not, it is not worse than the causal loss.
+  straight line whose slope may go with u = E[x | z], by u/(1 + |u|) and u²/(1 + u²): noise that
+  grows with the instruments, or away from their middle, has such a slope. Where confounding works
+  through these residuals, as in a triangular model, it has no pull and far less noise; where it
+  does not, it is not worse than the causal loss.
 
 The evidence of d > 1 scales that were searched is less 3(d − 1): on straight truths the search
 alone takes it up by about 2d, however many the rows.
@@ -24,9 +25,9 @@ controlled loss is within the noise of the least the one of least causal loss is
 A straight line is taken before that unless judges object together. In its place may be those whose
 controlled loss is smaller, by t for the least of them; p is that of a test of the line (`bend`)
 which takes no variances for equal, as the evidence does, and no better stage 1 for a bend. They
-object as far as s = min(t, 2.5)/2 − log₁₀ p is above 1: what x − E[x | z] does not take up of a
+object as far as s = min(t, 2)/2 − log₁₀ p is above .6: what x − E[x | z] does not take up of a
 confounder, where x has long tails, grows t with the rows, not p. The line then goes a share
-(s − 1)/4 of the way, at most all of it: doubtful curves of a straight truth cost the share's
+(s − .6)/4 of the way, at most all of it: doubtful curves of a straight truth cost the share's
 square, and half the way to the right curve leaves a quarter of what the line is off. Where few rows
 carry the bend (`Choice`) it is less.
 """
@@ -46,8 +47,8 @@ CLEAR = 2.5  # t of a difference between projected losses
 BEHIND = 3.0  # units of log evidence
 TEMPER = 4.0  # what evidence is divided by beside a line, for it overstates
 NEAR = 1.5  # t of a difference between controlled losses
-DOUBT, SURE = 1.0, 5.0  # digits of a p-value that object to a line, and that refuse it
-WORTH, MOST = 2.0, 2.5  # t of controlled losses that counts for one of them, and that counts
+DOUBT, SURE = 0.6, 4.6  # digits of a p-value that object to a line, and that refuse it
+WORTH = 2.0  # t of controlled losses that counts for one of them, and the most that counts
 OPTIMISM = 3.0  # units of log evidence that a scale beyond the first gains by being searched
 
 Errors = np.ndarray | list[np.ndarray]
@@ -115,7 +116,7 @@ class Judged:
             return plain, 1.0
         t = paired_t(line, self.controlled[wide[clean.argmin()]])
         digits = -np.log10(max(chance, np.finfo(float).tiny))
-        share = (min(t, MOST) / WORTH + digits - DOUBT) / (SURE - DOUBT)
+        share = (min(t / WORTH, 1.0) + digits - DOUBT) / (SURE - DOUBT)
         return (self.best(others), share) if share > 0 else (plain, 1.0)
 
 

@@ -15,7 +15,7 @@ from ..core.moments import Moments, accumulate
 from ..core.rows import put_together
 from .basis import trend_penalty
 from .bend import weighted_chi2
-from .first_stage import FirstStage, choose
+from .first_stage import FirstStage, choose, quadratic
 from .groups import Group, as_they_are, merged
 from .judges import OPTIMISM, Judged
 
@@ -147,8 +147,9 @@ def without(V: np.ndarray, errors: np.ndarray) -> np.ndarray:
 class Equations:
     """The normal equations of stage 2, and a few complete rows, by which errors are judged.
 
-    Of v = x − E[x | z], of a plane's columns, V has v and v u/(1 + |u|), u = E[x | z]; W has v with
-    the share of exogenous regressors left out as well. `weak` instruments have Fuller's constant.
+    Of v = x − u, u = E[x | z], of a plane's columns, V has v, v u/(1 + |u|) and v u²/(1 + u²); W
+    has v with the share of exogenous regressors left out as well. `weak` instruments have Fuller's
+    constant.
     """
 
     def __init__(self, groups: list[Group], weak: bool = False):
@@ -164,7 +165,7 @@ class Equations:
         V, self.W = (
             arrays.to_numpy(self.Phi[:, slopes] - left[:, slopes]) for left in (self.M, wholly)
         )
-        self.V = np.hstack([V, V * moved / (1.0 + abs(moved))])
+        self.V = np.hstack([V, V * moved / (1.0 + abs(moved)), V * moved**2 / (1.0 + moved**2)])
 
     @property
     def concentration(self) -> float:
@@ -263,13 +264,7 @@ def held_out_loss(stage: SecondStage, group: Group) -> Callable[[float], float]:
     moments = group.total(["xx", "xy", "yy"])
     inner = stage.G.T @ moments.mean("xx") @ stage.G
     target = stage.G.T @ moments.mean("xy")[:, 0]
-    constant = float(moments.mean("yy")[0, 0])
-
-    def loss(reg: float) -> float:
-        b = stage.along(reg)
-        return float(constant - 2 * target @ b + b @ inner @ b)
-
-    return loss
+    return quadratic(float(moments.mean("yy")[0, 0]), target, inner, stage.along)
 
 
 def regress(
