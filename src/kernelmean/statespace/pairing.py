@@ -166,7 +166,7 @@ def _signals(rows: Rows, window: float, d: int) -> np.ndarray:
 
 
 def _last_seen(rows: Rows) -> np.ndarray:
-    """Observations, the last one where one is missing; several columns in units of their spreads."""
+    """Observations, the last one where one is missing; several columns by their spreads."""
     Y = arrays.to_numpy(rows.points)
     last = np.maximum.accumulate(np.where(rows.seen, np.arange(len(Y)), -1))
     Y = Y[np.where(last >= 0, last, np.argmax(rows.seen))]
