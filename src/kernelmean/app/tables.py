@@ -195,7 +195,7 @@ def split_names(text: str, option: str) -> list[str]:
 
 
 def _check_file(path: Path) -> None:
-    if not path.exists():
+    if not path.exists() and str(path) != "-":  # as other programs call what is piped in
         near = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
         raise UserError(f"there is no file {path}{did_you_mean(path.name, near)}")
     if not path.is_file():
