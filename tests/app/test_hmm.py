@@ -374,6 +374,17 @@ class TestInputs:
         page = Path("kernelmean-hmm/report.html").read_text()
         assert "model.transitions(inputs.iloc[-1:])" in page
 
+    def test_rows_to_come(self, run, driven):
+        """Their inputs stand at the end of the file, and nothing else."""
+        result = run("hmm", "data.csv", *ASKED, "--inputs", "rate,other", "--forecast", "1")
+        assert result.exit_code == 0, result.output
+        fitted = km.load("kernelmean-hmm/model.km")
+        U, X = driven[["rate", "other"]], driven[["level"]]
+        ahead = fitted.forecast(X[:299], 1, inputs=U[:299], inputs_ahead=U[299:])
+        table = pd.read_csv("kernelmean-hmm/forecast.csv")
+        np.testing.assert_allclose(table["level_mean"], ahead.mean()[:, 0])
+        assert len(pd.read_csv("kernelmean-hmm/states.csv")) == 299
+
     def test_of_no_use(self, run, driven):
         result = run("hmm", "data.csv", *ASKED, "--inputs", "other")
         assert result.exit_code == 0, result.output
@@ -386,7 +397,7 @@ class TestInputs:
             (("--inputs", "level"), "column 'level' is given to --columns and to --inputs"),
             (("--inputs", "rat"), "did you mean 'rate'?"),
             (("--inputs", "gappy"), "data.csv has missing values: 'gappy' 1"),
-            (("--inputs", "rate", "--forecast", "2"), "inputs of the rows to come are needed"),
+            (("--inputs", "rate", "--forecast", "2"), "append the rows to come to each sequence"),
             (("--inputs", "rate", "--no-refine"), "they are learned from by EM"),
             (("--inputs", "rate", "--chunksize", "50"), "--chunksize reads files block by block"),
         ],

@@ -205,6 +205,45 @@ def test_settings_in_words():
     assert Settings(split=0.5, trend=None).model().trend is None
 
 
+class TestTextCategories:
+    """`--kernel weekday=category`, where the column holds text."""
+
+    asked = (*MARKET[:-1], "season,the day", "--kernel", "the day=category,price=matern")
+
+    @pytest.fixture
+    def days(self, market, tmp_path) -> pd.DataFrame:
+        frame = market.rename(columns={"weekday": "the day"})
+        frame["quantity"] += 5 * (frame["the day"] == "Tue")
+        frame.to_csv(tmp_path / "days.csv", index=False)
+        return frame
+
+    def test_as_numbers(self, run, days):
+        result = run("iv", "days.csv", *self.asked, "--no-tune")
+        assert result.exit_code == 0, result.output
+        model = km.load("kernelmean-iv/model.km")
+        forms = {"tue": "category", "price": "matern"}
+        C = days[["season"]].assign(tue=1.0 * (days["the day"] == "Tue"))
+        sides = days[["price"]], days["quantity"], days[["storm"]]
+        numbers = km.KernelIV(forms, trend="auto", tune_lengthscale=False).fit(*sides, C)
+        told = pd.read_csv("kernelmean-iv/predictions.csv")
+        expected = numbers.predict(days[["price"]], C)
+        np.testing.assert_allclose(told["prediction"], expected, rtol=1e-6)
+        assert told["the day"].tolist() == days["the day"].tolist()
+        np.testing.assert_allclose(model.predict(days), expected, rtol=1e-6)  # texts go in
+
+    def test_refusals(self, refused, days):
+        days.assign(**{"the day": [f"day {i}" for i in range(200)]}).to_csv("days.csv")
+        words = "column 'the day' is to be a category, but has 200 different texts in 200 rows"
+        assert words in refused("iv", "days.csv", *self.asked)
+        assert "--kernel 'NAME=category'" in refused("iv", "days.csv", *self.asked[:8])
+
+
+@pytest.mark.skipif(not Path("/proc/version").exists(), reason="a folder that root cannot write")
+def test_a_folder_that_cannot_be_written_is_known_before_the_fit(refused, csv, monkeypatch):
+    monkeypatch.setattr(Settings, "rows", None)
+    assert "cannot write to /proc/x: /proc" in refused("iv", csv, *MARKET, "--out", "/proc/x")
+
+
 def test_two_samples_in_one_table(run, market, tmp_path):
     gaps = market.drop(columns="weekday").astype(float)
     gaps.loc[:119, "quantity"] = np.nan

@@ -412,6 +412,77 @@ def test_many_columns_are_not_all_drawn(table, monkeypatch):
     assert "other" not in headline(a)
 
 
+class TestInputs:
+    """`--inputs`: columns known beforehand, and `--paths`."""
+
+    @pytest.fixture
+    def driven(self, tmp_path, monkeypatch) -> pd.DataFrame:
+        monkeypatch.chdir(tmp_path)
+        frame = pd.concat([levels(100, 41), levels(80, 42)], ignore_index=True)
+        frame["site"] = np.repeat(["a", "b"], [100, 80])
+        frame["sun"] = np.random.default_rng(0).normal(size=180)
+        frame["level"] += 2 * frame["sun"]
+        frame["day"] = frame["day"].mask(frame.index == 99, "2020-04-20")  # after a gap
+        frame["day"] = frame["day"].mask(frame.index == 179, "2020-04-01")
+        frame.loc[[99, 178, 179], "level"] = np.nan
+        frame.to_csv("data.csv", index=False)
+        return frame
+
+    known = (*ASKED, "--inputs", "sun", "--sequence", "site", "--time", "day")
+
+    def test_rows_to_come(self, run, driven):
+        words = *self.known, "--forecast", "1", "--paths", "400", "--seed", "3"
+        result = run("ssm", "data.csv", *words)
+        assert result.exit_code == 0, result.output
+        past = np.r_[:99, 100:178]
+        X, U = driven[["level"]].loc[past], driven[["sun"]].loc[past]
+        model = km.load("kernelmean-ssm/model.km")
+        later = driven[["sun"]].loc[[99, 178]]
+        ahead = model.forecast(X, 1, [99, 78], inputs=U, inputs_ahead=later)
+        table = pd.read_csv("kernelmean-ssm/forecast.csv")
+        np.testing.assert_allclose(table["level_mean"], ahead.mean()[:, 0])
+        assert table["day"].tolist() == ["2020-04-20", driven["day"][178]]
+        assert len(pd.read_csv("kernelmean-ssm/track.csv")) == 177
+        paths = pd.read_csv("kernelmean-ssm/paths.csv")
+        assert list(paths) == ["path", "site", "day", "step", "level_drawn"]
+        drawn = paths.groupby("site")["level_drawn"]
+        np.testing.assert_array_equal(drawn.count(), 400)
+        error = 5 * ahead.std()[:, 0] / 400**0.5
+        assert (abs(drawn.mean().to_numpy() - table["level_mean"]) < error).all()
+        page = Path("kernelmean-ssm/report.html").read_text()
+        assert "inputs_ahead=ahead" in page
+
+    def test_without_a_forecast_they_are_missing_rows(self, run, driven):
+        result = run("ssm", "data.csv", *self.known)
+        assert result.exit_code == 0, result.output
+        track, model = pd.read_csv("kernelmean-ssm/track.csv"), km.load("kernelmean-ssm/model.km")
+        told = model.predict(driven[["level"]], [100, 80], driven[["sun"]])
+        np.testing.assert_allclose(track["level_mean"], told[:, 0])
+        assert track["missing"].sum() == 3
+        assert not Path("kernelmean-ssm/paths.csv").exists()
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (("--forecast", "2"), "append the rows to come to each sequence"),
+            (("--forecast", "2"), "there are 1"),
+            (("--tune",), "--inputs are given, and --tune"),
+            (("--no-refine",), "--inputs is given, and --no-refine"),
+            (("--log-squares",), "--inputs is given, and --log-squares"),
+            (("--paths", "5"), "--paths are given, and no --forecast"),
+        ],
+    )
+    def test_refusals(self, refused, driven, arguments, words):
+        assert words in refused("ssm", "data.csv", *self.known, *arguments)
+
+    def test_gaps_in_inputs(self, refused, run, driven):
+        driven.assign(sun=driven["sun"].where(driven.index != 5)).to_csv("data.csv", index=False)
+        assert "data.csv has missing values: 'sun' 1" in refused("ssm", "data.csv", *self.known)
+        result = run("ssm", "data.csv", *self.known, "--drop-missing")
+        assert result.exit_code == 0, result.output
+        assert len(pd.read_csv("kernelmean-ssm/track.csv")) == 176
+
+
 def spoilt(frame: pd.DataFrame, what: str) -> pd.DataFrame:
     if what == "text":
         return frame.assign(level="high")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -96,11 +97,17 @@ def test_unreadable_parquet_folder_and_no_file(tmp_path):
         read_table(tmp_path / "t.parqet")
 
 
+def test_whole_numbers_beyond_64_bits_are_numbers(tmp_path):
+    frame = numbers(read(tmp_path, "y,x,z\n1,92233720368547758080,-3\n2,7,1\n"))
+    np.testing.assert_array_equal(frame["x"], [2.0**63 * 10, 7.0])
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with a name are those of POSIX")
 def test_what_can_be_read_only_once_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UserError, match="pipe can be read only once"):
-        read_table(tmp_path / "pipe")
+    for path, words in ((tmp_path / "pipe", "pipe can be"), (Path("-"), "^- can be")):
+        with pytest.raises(UserError, match=f"{words} read only once"):
+            read_table(path)
 
 
 def test_an_index_is_a_column_of_the_file(tmp_path):
@@ -129,6 +136,8 @@ def test_a_folder_or_a_pattern_of_parquet_files_is_one_table(tmp_path):
         ('y,x,z\n1,"1,234",3\n', "decimal commas add --decimal ','; if its commas set thousands"),
         ("y,x,z\n1,2020-01-02,3\n", "holds text: '2020-01-02' in row 1; dates are no numbers"),
         ('y,x,z\n1,"1.234,5",3\n', "if its dots set thousands apart, take them out and add --dec"),
+        ("y,x,z\n1,2020-01,3\n", "holds text: '2020-01' in row 1; dates are no numbers"),
+        ("y,x,z\n1,€ -3.9,3\n2,€ 8,1\n", "take currency signs, percent"),
         ("y,x,z\n1,,3\n4,,5\n", "column 'x' is empty"),
         ('y,x,z\n1,"$1,085",3\n2,$85,1\n', r"'\$1,085' in row 1; take currency signs, percent"),
         ("y,x,z\n1,,3\n4,5,\n7,8,9\n", "'x' 1, 'z' 1; add --drop-missing to leave out 2 of 3 rows"),
@@ -183,5 +192,8 @@ def test_a_column_has_one_part_to_play(tmp_path):
 
 def test_names():
     assert split_names("a, b,c d", "--x") == ["a", "b", "c d"]
+    assert split_names('"a\nb",c', "--x") == ["a\nb", "c"]
+    with pytest.raises(UserError, match="names separated by commas are needed"):
+        split_names("a\nb", "--x")
     with pytest.raises(UserError, match="--x is 'a,,b'"):
         split_names("a,,b", "--x")

@@ -231,3 +231,14 @@ def test_too_few_axes(data, model):
     _, axes = plt.subplots()
     with pytest.raises(ValueError, match="ax has 1 axes; 2 are needed, one per column"):
         Regimes.from_estimator(model, data.X).plot(axes)
+
+
+@pytest.mark.parametrize("many", [3, 10])
+def test_a_long_legend_stands_above_the_densities(many):
+    grid = np.linspace(-3, 3, 50)
+    densities = np.exp(-0.5 * (grid - np.linspace(-2, 2, many)[:, None]) ** 2)
+    names = [f"state {k}" for k in range(many)]
+    ax = Emission(grid, densities, np.full(many, 1 / many), None, "y", names).plot().ax_
+    ax.figure.draw_without_rendering()
+    below = ax.get_legend().get_window_extent().y0
+    assert (below >= ax.get_window_extent().y1) == (many > 5)

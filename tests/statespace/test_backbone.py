@@ -360,6 +360,23 @@ def test_units_and_shifts_do_not_decide(walk):
 
 
 @pytest.mark.slow
+def test_units_of_columns_do_not_decide():
+    """A rate beside a national product: which line, its steps, its likelihood, and its draws."""
+    rng, units = np.random.default_rng(3), np.array([2.0**-20, 2.0**20])
+    X = np.cumsum(rng.normal(size=(80, 2)), axis=0) @ [[0.6, 0.2], [0.0, 0.6]]
+    one, other = (km.KernelStateSpace(em=QUICK).fit(Y) for Y in (X, X * units))
+    assert one.backbone_.form == other.backbone_.form
+    for name, rival in one.rivals_.items():
+        assert other.rivals_[name].loglik == pytest.approx(rival.loglik, abs=1e-4)
+    assert_allclose(other.predict(X * units) / units, one.predict(X), atol=1e-4)
+    gone = np.vstack([X, np.full((3, 2), np.nan)])  # whose line is not known to the end
+    paths = [
+        m.sample_paths(Y, 2, 50, random_state=0) for m, Y in ((one, gone), (other, gone * units))
+    ]
+    assert_allclose(paths[1] / units, paths[0], atol=1e-3)
+
+
+@pytest.mark.slow
 def test_a_random_walk_is_followed_out_of_the_range(walk):
     """States of the series itself end where the training rows did."""
     X = np.cumsum(np.random.default_rng(5).standard_normal((300, 1)), axis=0)
@@ -511,6 +528,8 @@ def test_a_season_is_forecast_in_the_units_of_the_series():
     grid = np.linspace(1, 400, 1000)[:, None]
     first = ahead.at([0]).density(grid)[0]
     assert np.trapezoid(first, grid[:, 0]) == pytest.approx(1, abs=0.02)
+    with pytest.raises(ValueError, match="Y has 2 columns"):
+        ahead.density(np.ones((3, 2)))
 
 
 @pytest.mark.slow
@@ -652,7 +671,7 @@ def test_a_transform_is_believed_where_it_is_clearly_likelier(gain, season, kept
 def test_lags_are_shrunk_as_dense_ridge_regression(form):
     """By the normal equations, lag l's precision l² times the mean square of an innovation."""
     Y = np.cumsum(np.random.default_rng(3).standard_normal((60, 2)), axis=0) * [1.0, 7.0]
-    m = as_series(Y).fitted(form)[0]
+    m = as_series(Y).fitted(form)[0].in_units(as_series(Y).units)
     u = np.diff(Y, axis=0) if form.difference else Y
     X = np.hstack([u[3 - lag : -lag] for lag in (1, 2, 3)])
     size = (u[3:] if form.difference else u[2:-1] - u[3:]).var(axis=0)

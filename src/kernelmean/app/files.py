@@ -1,6 +1,5 @@
 """Writing results: all of them appear, complete, or none does."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -25,8 +24,10 @@ def check_folder(folder: Path) -> None:
     if not is_folder:
         below = "" if existing == folder else "below "
         raise UserError(f"--out is {below}{existing}, which is a file; a folder is needed")
-    if not os.access(existing, os.W_OK):
-        raise UserError(f"cannot write to {folder}: {existing} is read-only")
+    try:
+        TemporaryDirectory(dir=existing, prefix=".").cleanup()  # root may write, it says, to /proc
+    except OSError as err:
+        raise UserError(f"cannot write to {folder}: {existing}: {err.strerror}") from err
 
 
 @contextmanager

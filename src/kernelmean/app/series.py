@@ -44,6 +44,10 @@ class Rows:
         The columns that tell sequences apart, and that name the rows.
     inputs : DataFrame, optional
         What is known of every row beforehand.
+    inputs_ahead : DataFrame, optional
+        The same of the rows to come, of which nothing else is known.
+    later : array of numbers or dates, optional
+        Their times.
     backwards : list of str
         What to say of a column that seems to be the time, and goes back.
     form : str or None
@@ -56,6 +60,8 @@ class Rows:
     times: np.ndarray | None = None
     labels: tuple[str | None, str | None] = (None, None)
     inputs: pd.DataFrame | None = None
+    inputs_ahead: pd.DataFrame | None = None
+    later: np.ndarray | None = None
     backwards: list[str] = field(default_factory=list)
     form: str | None = None
 
@@ -76,6 +82,31 @@ class Rows:
         times = read_times(table, time, rows)
         form = form_of(table.frame[time].loc[frame.index], times)
         return replace(rows, times=times, form=form, labels=(sequence, time))
+
+    def knowing(self, inputs: pd.DataFrame, steps: int) -> Self:
+        """With the inputs of every row; those to come stand after each sequence, without more."""
+        inputs = inputs.loc[self.frame.index]
+        if not steps:
+            return replace(self, inputs=inputs)
+        gone = self.frame.isna().all(axis=1).to_numpy()
+        stops = [s.stop - int(np.argmin(np.append(gone[s][::-1], False))) for s in self.slices]
+        least = min(s.stop - stop for s, stop in zip(self.slices, stops, strict=True))
+        if least < steps:
+            raise UserError(SAY("ahead", steps=steps, found=least))
+        starts = [s.start for s in self.slices]
+        past = np.concatenate([*map(np.arange, starts, stops)])
+        ahead = np.concatenate([np.arange(stop, stop + steps) for stop in stops])
+        known: dict[str, Any] = {"inputs": inputs.iloc[past], "inputs_ahead": inputs.iloc[ahead]}
+        if self.times is not None:
+            known |= {"times": self.times[past], "later": self.times[ahead]}
+        lengths = np.subtract(stops, starts).tolist()
+        return replace(self, frame=self.frame.iloc[past], lengths=lengths, **known)
+
+    def after(self, i: int, steps: int) -> np.ndarray:
+        """Times, or numbers, of the rows after a sequence."""
+        if self.later is None:
+            return times_ahead(self.axis[self.slices[i]], steps)
+        return np.split(self.later, len(self.lengths))[i][:steps]
 
     @property
     def slices(self) -> list[slice]:
@@ -118,7 +149,7 @@ class Rows:
         count, times = len(self.lengths), self.times
         frame = pd.DataFrame({"step": np.tile(np.arange(1, steps + 1), count), **columns})
         if times is not None:
-            times = np.concatenate([times_ahead(times[s], steps) for s in self.slices])
+            times = np.concatenate([self.after(i, steps) for i in range(count)])
         return self._named(frame, times, [steps] * count)
 
     def _named(self, frame: pd.DataFrame, times: Any, lengths: list[int]) -> pd.DataFrame:
@@ -173,6 +204,7 @@ class Settings(Ordered):
     """The options of commands that learn from a series alone."""
 
     columns: Annotated[Names, columns("--columns", "Column(s) observed")]
+    inputs: Annotated[Names | None, columns("--inputs", SAY("options", "inputs"))] = None
     refine: Annotated[bool, option(SAY, "--refine/--no-refine")] = True
 
     @property
@@ -192,7 +224,13 @@ class Settings(Ordered):
         frame = self.changed(frame)
         if self.drop_missing:
             frame = tables.complete(frame, table.path, drop_missing=True)
-        rows = Rows.of(frame, table, self.sequence, self.time)
+        if self.inputs is None:
+            rows = Rows.of(frame, table, self.sequence, self.time)
+        else:
+            table.asked_for({"--columns": self.columns, "--inputs": self.inputs})
+            inputs = table.numbers({"--inputs": self.inputs}, self.drop_missing)
+            frame = frame[frame.index.isin(inputs.index)]
+            rows = Rows.of(frame, table, self.sequence, self.time).knowing(inputs, self.forecast)
         tables.check_sample(frame, "rows without gaps", rows.whole.sum())
         return rows
 
@@ -392,7 +430,7 @@ def forecast_figures(
     def plot(panels: Any, i: int, part: slice) -> None:
         after = slice(i * s.forecast, i * s.forecast + steps)
         times = rows.axis[part]
-        later = times_ahead(times, steps)
+        later = rows.after(i, steps)
         seen, one = [values[part] for values in past], [slice(0, len(times))]
         shown = display.ForecastDisplay(times, *seen, later, ends[:, after], [*names], s.level, one)
         shown.plot(panels[:k], label=label)

@@ -23,8 +23,9 @@ FORMULAS = tuple("=+-@\t\r")  # what a spreadsheet evaluates begins with one of 
 COMPRESSED = {".gz", ".bz2", ".zip", ".xz", ".zst"}
 PARQUET = {".parquet", ".pq"}
 GROUPED = r"\s*[-+]?\d{1,3}(,\d{3})*(,\d{3}|\.\d*)\s*"  # 1,234.5 is no decimal comma
-MARKED = r"\s*[-+]?[$€£¥]?\s*[\d,]*\.?\d+\s*[%$€£¥]?\s*"  # a number with a sign of its unit
-DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"  # how a field that holds one begins
+MARKED = r"\s*[-+]?\s*[$€£¥]?\s*[-+]?[\d,]*\.?\d+\s*[%$€£¥]?\s*"  # a number with a sign of its unit
+DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{4}-\d\d\b"  # how a field that holds one begins
+LONG = r"[-+]?\d+"  # a whole number, which pandas takes for text if it is beyond 64 bits
 MARKS = 3  # different words for a missing value
 SMALLEST = 20  # rows to learn from
 ROW = "row"  # the index of a table: which row of the file, from 1, the header not counted
@@ -183,8 +184,9 @@ class Blocks:
 
 def split_names(text: str, option: str) -> list[str]:
     """'a, b' as ['a', 'b']; a name with a comma stands in double quotes, as in a CSV file."""
-    names = [part.strip() for part in next(csv.reader([text], skipinitialspace=True), [])]
-    if not names or not all(names):
+    rows = [*csv.reader(text.splitlines(keepends=True), skipinitialspace=True)]
+    names = [part.strip() for row in rows for part in row]
+    if len(rows) != 1 or not all(names):
         raise UserError(f"{option} is {text!r}; column names separated by commas are needed")
     return names
 
@@ -193,7 +195,7 @@ def split_names(text: str, option: str) -> list[str]:
 
 
 def _check_file(path: Path) -> None:
-    if not path.exists():
+    if not path.exists() and str(path) != "-":  # as other programs call what is piped in
         near = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
         raise UserError(f"there is no file {path}{did_you_mean(path.name, near)}")
     if not path.is_file():
@@ -315,7 +317,9 @@ def _harmless(value: object) -> object:
 
 def _as_floats(column: pd.Series, path: Path | str) -> np.ndarray:
     if not pd.api.types.is_numeric_dtype(column):  # those of bool are
-        raise UserError(_text_message(column, path))
+        if not column.dropna().astype(str).str.fullmatch(LONG).all() or column.isna().all():
+            raise UserError(_text_message(column, path))
+        column = column.astype(float)
     return column.to_numpy(dtype=float, na_value=np.nan)
 
 
@@ -350,7 +354,10 @@ def _text_hint(present: pd.Series, odd: pd.Series) -> str:
         return "; take currency signs, percent signs and commas out of its numbers"
     if len(odd) <= 0.5 * len(present) and odd.nunique() <= MARKS:
         return f" ({len(odd)} such rows); leave the field empty where a value is missing"
-    return "; write its categories as columns of 0 and 1 (C() in a formula of iv), or leave it out"
+    return (
+        "; write its categories as columns of 0 and 1 (to iv, say --kernel 'NAME=category'), or "
+        "leave it out"
+    )
 
 
 def complete(frame: pd.DataFrame, path: Path | str, drop_missing: bool) -> pd.DataFrame:
@@ -382,6 +389,16 @@ def check_sample(frame: pd.DataFrame, what: str = "rows", count: int | None = No
             )
         if column.abs().max() > LARGEST:
             raise UserError(f"column {name!r} has values beyond {LARGEST:g}; rescale it")
+
+
+def check_few(column: pd.Series) -> None:
+    """Refuse categories that hardly repeat."""
+    count = column.nunique()
+    if 2 * count > len(column):
+        raise UserError(
+            f"column {column.name!r} is to be a category, but has {count} different texts in "
+            f"{len(column)} rows; at most half as many are needed"
+        )
 
 
 def refuse_empty(frame: pd.DataFrame) -> None:

@@ -15,7 +15,7 @@ from ..core.checks import as_points, check_column, check_count
 from ..core.sequences import check_sequences
 from ..hmm.kernel_hmm import KernelHMM
 from .base import Display, PanelDisplay, TimePanels, as_times, panels
-from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, in_legend, literal
+from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, in_legend, legend_above, literal
 
 STATES = (CURVE, "#e69138", "#6aa84f", "#a61c00", "#8e7cc3", "#45818e", "#f1c232", "#741b47")
 NUMBERS = 15  # singular values or correlations in a picture
@@ -23,6 +23,7 @@ COLUMNS = 4  # of the observations above the probabilities; more are left out
 TAILS = (0.002, 0.998)  # quantiles of the observations between which densities are drawn
 MARGIN = 0.1  # of that range, on either side
 BINS = 60  # of a histogram, at most
+MANY = 5  # states with a legend among their densities; that of more stands above them
 
 
 @dataclass
@@ -293,7 +294,10 @@ class EmissionDisplay(Display):
         ax.plot(self.grid, self.mixture, "--", color=TRUTH, lw=1.2, label="all states")
         ax.set(xlabel=literal(self.name), ylabel="density", xlim=self.grid[[0, -1]])
         ax.set_ylim(bottom=0)
-        ax.legend(frameon=False, fontsize=8)
+        if len(self.shares) > MANY:
+            legend_above(ax)
+        else:
+            ax.legend(frameon=False, fontsize=8)
 
 
 @dataclass

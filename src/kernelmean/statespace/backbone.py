@@ -309,11 +309,23 @@ class FittedBackbone(Saveable):
         root = roots.real[abs(roots.imag) < 1e-6].max(initial=0.0)
         return bool(root < 1 - FAR_FROM_ONE / n) and self.form.trend != "ct"
 
+    def in_units(self, units: np.ndarray) -> FittedBackbone:
+        """The line of a series whose columns are so many times as large."""
+        wide, r = np.outer(units, units), len(self.coef)
+        first = replace(self.first, mean=self.first.mean * units)
+        first = replace(first, cov=first.cov * np.tile(wide, (r, r)))
+        coef, terms = self.coef * (units[:, None] / units), self.terms * units
+        return replace(self, coef=coef, terms=terms, cov=self.cov * wide, first=first)
+
+    def unknown(self, wide: np.ndarray) -> np.ndarray:
+        """Variances beyond those of an innovation, relative to these: `wide` of a track."""
+        d = self.cov.shape[0]
+        own = np.maximum(np.diag(self.cov), np.finfo(float).tiny)
+        return (np.diagonal(wide.reshape(-1, d, d), axis1=1, axis2=2) / own).mean(axis=1)
+
     def settled(self, wide: np.ndarray) -> np.ndarray:
         """Rows whose forecast is as if the whole past were known: `wide` of a track."""
-        d = self.cov.shape[0]
-        sizes = np.trace(wide.reshape(-1, d, d), axis1=1, axis2=2)
-        return sizes <= SETTLED * np.trace(self.cov)
+        return self.unknown(wide) <= SETTLED
 
     def track(self, Y, seen, sequences, inputs=None, gaps=None) -> Track:
         """Along observations; `gaps` are the means of the innovations of rows not seen."""
@@ -387,8 +399,8 @@ class FittedBackbone(Saveable):
             told = np.linalg.solve(cov[:d, :d] + self.cov, cov[:d]).T
             mean = self._seen @ (mean + told @ (y - mean[:d] - known)) + self.gain @ y
             cov = self._seen @ (cov - told @ cov[:d]) @ self._seen.T
-            least = 1e-9 * np.trace(self.cov)
-            if np.trace(cov[:d, :d]) <= least and np.trace(cov) <= 10 * least:
+            left = np.diag(cov).reshape(-1, d) / np.maximum(np.diag(self.cov), np.finfo(float).tiny)
+            if left[0].sum() <= 1e-9 * d and left.sum() <= 1e-8 * d:
                 cov = np.zeros_like(cov)
         return PastState(state.time + 1, mean.reshape(state.mean.shape), cov)
 
@@ -412,7 +424,9 @@ class FittedBackbone(Saveable):
         n, steps, _ = e.shape
         mean = np.tile(past.mean, (n, 1, 1))
         if past.cov.any():
-            off = rng.multivariate_normal(np.zeros(len(past.cov)), past.cov, n, method="eigh")
+            wide = np.sqrt(np.maximum(np.diag(past.cov), np.finfo(float).tiny))
+            alike = past.cov / np.outer(wide, wide)
+            off = rng.multivariate_normal(np.zeros(len(wide)), alike, n, method="eigh") * wide
             mean = mean + off.reshape(mean.shape)
         known = self.known(past.time + np.arange(steps), inputs)
         most = self.transform.limit(self.onward(past.mean[None], known[None]))

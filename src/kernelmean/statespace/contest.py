@@ -55,7 +55,7 @@ class Contest:
         inner[[s.start for s in rows.sequences]] = False
         self.at = np.flatnonzero((found.usable & rows.seen & inner)[numbers])
         judged = numbers[self.at]
-        self.found, self.Y, self.mean = found, Y[judged], found.track.mean[judged]
+        self.found, self.Y, self.mean = found, Y[judged], found.mean[judged]
         self.entries: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self._enter_left(ALONE, alone)
         for name, off in ((PLAIN, found.plain), (NAIVE, np.diff(Y, axis=0, prepend=Y[:1]))):

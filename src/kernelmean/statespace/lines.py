@@ -26,7 +26,7 @@ CLEAR = 1.5  # standard errors by which a model must beat a simpler one
 CHARGE = 0.5  # of a form, for each of its numbers, in nats
 TEMPER = 0.4  # of a log-likelihood: rows held out are few, and of one course of things
 FAINT = 3.0  # of scores: forms whose mean is taken, with shares in e^score, are no further apart
-SAME = 1e-12  # of the variance of all columns, the least there is along any direction
+SAME = 1e-12  # of the variance of a column, the least there is along any direction
 
 
 # ------------------------------------------------------------ a line from data
@@ -180,6 +180,7 @@ class Series:
     Attributes
     ----------
     Y : array of shape (n, d)
+        In `units`, powers of two near the spreads of several columns.
     seen : bool array of shape (n,)
     sequences : list of slice
     inputs : array of shape (n, k) or None
@@ -192,7 +193,9 @@ class Series:
         self.seen, self.sequences, self.inputs, self.whole = seen, sequences, inputs, False
         self.transform = Transform.of(name, Y[seen])
         Z = self.transform(np.where(seen[:, None], Y, Y[seen][0]))
-        self.Y = filled(np.where(seen[:, None], Z, 0.0), seen)
+        Y = filled(np.where(seen[:, None], Z, 0.0), seen)
+        self.units = spreads(Y) if Y.shape[1] > 1 else np.ones(1)
+        self.Y = Y / self.units
 
     def longest(self, season: int) -> int:
         """The largest order that is looked at; the first half has rows left beside a season."""
@@ -235,7 +238,7 @@ class Series:
 
     def usable(self, line: FittedBackbone, track: Track) -> np.ndarray:
         """Rows seen whose past is as good as known; the better half of them, where fewer are."""
-        sizes = np.trace(track.wide, axis1=1, axis2=2)
+        sizes = line.unknown(track.wide)
         return self.seen & (line.settled(track.wide) | (sizes <= np.median(sizes[self.seen])))
 
     def averaged(self, chosen: list[Judged], drifts: bool) -> tuple[FittedBackbone, np.ndarray]:
@@ -268,7 +271,8 @@ class Series:
         if k is None or not len(rows):
             return None
         form = replace(form, order=(k - design.k) // self.Y.shape[1])
-        loglik = normal(errors, floor) + self.transform.slope(self.Y[rows])
+        loglik = normal(errors, floor) + self.transform.slope(self.Y[rows] * self.units)
+        loglik -= np.log(self.units).sum()
         return Judged(form, self.transform.name, loglik)
 
 
@@ -276,9 +280,16 @@ def normal(errors: np.ndarray, floor: float) -> np.ndarray:
     """Log-density of each of some errors, by the normal law of their own mean square."""
     d = errors.shape[1]
     S = errors.T @ errors / len(errors)
-    S += (floor + SAME * np.trace(S)) * np.eye(d)  # columns may be copies of others
+    own = np.diag(S)  # columns may be copies of others
+    S = S + np.diag(floor + SAME * np.where(own > 0, own, own.mean()))
     squares = (errors * np.linalg.solve(S, errors.T).T).sum(axis=1)
     return -0.5 * (squares + np.linalg.slogdet(S)[1] + d * LOG_2PI)
+
+
+def spreads(Y: np.ndarray) -> np.ndarray:
+    """The power of two nearest to the standard deviation of each column; 1 where it is zero."""
+    spread = Y.std(axis=0)
+    return np.exp2(np.round(np.log2(np.where(spread > 0, spread, 1.0))))
 
 
 def filled(Y: np.ndarray, seen: np.ndarray) -> np.ndarray:
@@ -299,20 +310,21 @@ class Found:
         Rows whose innovation is known.
     plain : array of shape (n, d)
         What the autoregression by AIC leaves of the series as it is.
-    track : Track
-        Forecasts of the rows.
+    mean : array of shape (n, d)
+        Forecasts of the rows, of its transform.
     stays : bool
         Whether the series stays in its range, by the roots of that autoregression.
     """
 
     def __init__(self, plain: Judged, kept: list[Judged], drifts: bool, Y, seen, sequences, inputs):
         series = Series(Y, seen, sequences, inputs, kept[0].transform)
-        self.line, self.innovations = series.averaged(kept, drifts)
-        self.track = series.track(self.line)
-        self.usable = series.usable(self.line, self.track)
+        line, left = series.averaged(kept, drifts)
+        track = series.track(line)
+        self.usable, self.mean = series.usable(line, track), track.mean * series.units
+        self.line, self.innovations = line.in_units(series.units), left * series.units
         usual = Series(Y, seen, sequences, inputs, plain.transform)
         simple, left, _ = usual.fitted(plain.form)
-        self.plain = Y - usual.transform.back(usual.Y - left)
+        self.plain = Y - usual.transform.back((usual.Y - left) * usual.units)
         self.stays = simple.stays(int(seen.sum()))
 
 

@@ -194,7 +194,7 @@ class LineForecast(ShiftedLaw, StateForecast):
         wide = WIDE**2 * (arrays.to_numpy(self.embedding.std()) ** 2 + self._widths() ** 2)
         far = self.transform.slope(self.transform(y))
         far = far - 0.5 * (off**2 / wide + np.log(2 * np.pi * wide)).sum(axis=1)
-        near = arrays.to_numpy(self.log_density(y))[0]
+        near = arrays.to_numpy(self.log_density(self._like(y)))[0]
         return float(np.logaddexp(np.log1p(-FAR) + near, np.log(FAR) + far)[0])
 
     def _quantile(self, q) -> Array:

@@ -7,7 +7,7 @@ import numpy as np
 from ..chains.emission import one_or_each
 from ..chains.results import ObservationLaw
 from ..core import arrays
-from ..core.checks import Array, check_choice, check_finite, generator, happens
+from ..core.checks import Array, check_choice, generator, happens
 from ..core.interval import Interval
 from ..embedding.embedding import MeanEmbedding
 from .backbone import AS_IT_IS, Transform
@@ -90,8 +90,7 @@ class ShiftedLaw(ObservationLaw):
 
     def log_density(self, Y) -> Array:
         """log of `density`: −∞ at values that the transform has none of."""
-        Y = np.asarray(arrays.to_numpy(Y), dtype=float).reshape(-1, self.shift.shape[-1])
-        check_finite(Y, "Y")
+        Y = arrays.to_numpy(self.embedding.checked(Y))
         Z = self.transform(Y)
         within = np.isfinite(Z).all(axis=1)
         Z = np.where(within[:, None], Z, 0.0)

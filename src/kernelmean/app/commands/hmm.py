@@ -17,11 +17,11 @@ from ...display.regimes import state_names
 from ...hmm.estimate_order import estimate_order
 from ...hmm.kernel_hmm import KernelHMM
 from .. import series, words
-from ..command import Command, Data, Names, columns, option, typed
+from ..command import Command, Data, option, typed
 from ..errors import noted
 from ..report import Fact, Figure, Grid, Numbers, Report, account, analysis
 from ..series import COLUMNS, Rows
-from ..tables import ROW, complete
+from ..tables import ROW
 from ..words import names, number, percent
 
 SAY = words.Texts("hmm")
@@ -45,8 +45,6 @@ class Settings(series.Settings):
 
     states: Annotated[Any, typed(SAY, "--states", read_states, "NUMBER")] = "correlations"
     inference: Annotated[InferenceName, option(SAY, "--inference")] = InferenceName.kbr
-    inputs: Annotated[Names | None, columns("--inputs", SAY("options", "inputs"))] = None
-
     refine: Annotated[bool, option(series.SAY, "--refine/--no-refine", "--tune/--no-tune")] = True
 
     say = SAY
@@ -58,17 +56,6 @@ class Settings(series.Settings):
         numbers = np.arange(max(0, every.n - SEARCH_ROWS), every.n)
         last = every.take(numbers).set_axis(pd.Index(numbers + 1, name=ROW))
         return Rows(last, [len(last)], []), every
-
-    def in_order(self, data: Path) -> Rows:
-        """The rows of a file, with the inputs of each."""
-        table = self.table(data)
-        rows = self.read(table)
-        if self.inputs is None:
-            return rows
-        self.refuse({"--no-refine": not self.refine, "--forecast": self.forecast > 0})
-        table.asked_for({"--columns": self.columns, "--inputs": self.inputs})
-        inputs = table.numbers_with_gaps({"--inputs": self.inputs}).loc[rows.frame.index]
-        return replace(rows, inputs=complete(inputs, data, self.drop_missing))
 
     def model(self, n_components: int) -> KernelHMM:
         """The estimator, not fitted."""
@@ -121,7 +108,8 @@ class Regimes:
             self.shares = self.smoothed.mean(axis=0)
             self.path = model.decode(X, lengths, inputs=rows.inputs)[1]
             self.log_predictive = model.log_predictive(*asked)
-            self.ahead: Any = model.forecast(X, steps, lengths) if steps else None
+            known = lengths, rows.inputs, rows.inputs_ahead
+            self.ahead: Any = model.forecast(X, steps, *known) if steps else None
             if self.n > len(X):
                 self.caught.append(SAY("last", some=f"{len(X):,}", n=f"{self.n:,}"))
 
@@ -383,7 +371,8 @@ def run(settings: Settings, data: Data) -> Report:
     """
     s = settings
     in_blocks = s.chunksize is not None and s.inputs is None
-    rows, every = s.in_blocks(data) if in_blocks else (s.in_order(data), None)
+    s.refuse({"--no-refine": s.inputs is not None and not s.refine})
+    rows, every = s.in_blocks(data) if in_blocks else (s.read(s.table(data)), None)
     with s.stage("Learning the states and how they follow each other", bars=True):
         a = Regimes(s, rows, every)
     with s.stage("Asking about every row"):

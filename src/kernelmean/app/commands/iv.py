@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from keyword import iskeyword
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -84,6 +85,27 @@ class Settings(Shared):
         tune = "auto" if self.tune is None else self.tune
         how = {"split": self.split, "random_state": self.seed}
         return KernelIV(self.kernel, kernel_z, trend=trend, tune_lengthscale=tune, **how)
+
+    def spelled(self, data: Path) -> Settings:
+        """By a formula, where columns that are to be categories hold text."""
+        forms = self.kernel if isinstance(self.kernel, dict) else {}
+        named = [name for name, form in forms.items() if form == CATEGORY]
+        if not named or self.formula is not None or self.chunksize is not None:
+            return self
+        columns, table = self.columns(), self.table(data)
+        every = table.asked_for(by_option(columns, "yxzc"))
+        plain = {name for name in every if name.isidentifier() and not iskeyword(name)}
+        terms = {name: name if name in plain else f"`{name}`" for name in every}
+        for name in {*named} & {*every}:
+            column = table.frame[name]
+            if not pd.api.types.is_numeric_dtype(column):
+                tables.check_few(column)
+                terms[name] = f"C({terms[name]})"
+                forms = {terms[name] if key == name else key: v for key, v in forms.items()}
+        x, z, c = (" + ".join(map(terms.__getitem__, s)) for s in (columns.x, columns.z, columns.c))
+        formula = f"{terms[columns.y]} ~ {c or 1} + [{x} ~ {z}]"
+        told = replace(self, formula=formula, kernel=forms, y=None, x=None, z=None, c=None)
+        return self if forms == self.kernel else told
 
     def columns(self) -> Roles:
         """The columns of the options."""
@@ -614,6 +636,7 @@ def run(settings: Settings, data: Data, at: At = None) -> Report:
 
     Writes predictions.csv, model.km and report.html into the folder --out.
     """
+    settings = settings.spelled(data)
     used = settings.rows(data)
     rows = settings.asked_of(used, at)
     with settings.stage("Fitting both stages", bars=isinstance(used.all, Rows)):

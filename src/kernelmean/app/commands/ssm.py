@@ -1,6 +1,6 @@
 """`kernelmean ssm`: a series forecast by a state-space model learned from it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, partial
@@ -13,7 +13,7 @@ from sklearn.base import clone
 from ...display import ObservationDisplay, TraceDisplay, TransitionDisplay
 from ...statespace.kernel_state_space import KernelStateSpace
 from ...statespace.options import Backbone
-from .. import series, words
+from .. import series, tables, words
 from ..command import Command, Data, option, typed
 from ..errors import noted
 from ..report import Block, Fact, Figure, Grid, Prose, Report, account, analysis
@@ -44,6 +44,7 @@ class Settings(series.Settings):
     log_squares: Annotated[bool, option(SAY, "--log-squares")] = False
     tune: Annotated[bool, option(SAY, "--tune/--no-tune")] = False
     inference: Annotated[InferenceName, option(SAY, "--inference")] = InferenceName.nodes
+    paths: Annotated[int, option(SAY, "--paths", min=0, max=100_000)] = 0
 
     say = SAY
 
@@ -106,16 +107,16 @@ class Trial:
     @classmethod
     def of(cls, settings: Settings, rows: Rows) -> Self | None:
         """Learn from the first rows of each sequence; None where they are too few."""
-        frame, lengths, whole = rows.frame, rows.lengths, rows.whole
+        frame, lengths, whole, inputs = rows.frame, rows.lengths, rows.whole, rows.inputs
         held = ends(lengths)
         past, before = frame[~held], parts(lengths)[0]
         judged = held & whole & np.r_[False, whole[:-1]]
         if judged.sum() < SHORTEST or whole[~held].sum() < SHORTEST:
             return None
-        model = learn(settings, past, before)
-        forecasts = {"state space": model.predict(frame, lengths)}
+        model = learn(settings, past, before, None if inputs is None else inputs[~held])
+        forecasts = {"state space": model.predict(frame, lengths, inputs)}
         forecasts |= rivals(frame, lengths, ~held)
-        lower, upper = model.predict_interval(frame, settings.level, lengths)
+        lower, upper = model.predict_interval(frame, settings.level, lengths, inputs)
         found = {name: f[judged] for name, f in forecasts.items()}
         count = int((held & whole).sum())
         return cls(model, count, frame[judged], found, lower[judged], upper[judged])
@@ -174,6 +175,8 @@ class Forecasts:
     filtered, smoothed : LatentResult
     log_predictive : array of shape (n,)
     ahead : StateForecast or None
+    paths : list of arrays of shape (n, steps, d)
+        Ways that each sequence may go on.
     caught : list of str
         Numerical trouble on the way.
     """
@@ -181,20 +184,31 @@ class Forecasts:
     def __init__(self, settings: Settings, rows: Rows):
         """Judge the model on rows held out, learn it from all, and ask it about the rows."""
         self.settings, self.rows = settings, rows
-        X, lengths, steps = rows.frame, rows.lengths, settings.forecast
+        X, steps, known = rows.frame, settings.forecast, (rows.lengths, rows.inputs)
         with noted() as self.caught:
             with settings.stage("Learning without the rows held out", bars=True):
                 self.trial = Trial.of(settings, rows)
             model = settings.model() if self.trial is None else clone(self.trial.model)
             with settings.stage("Learning from all rows", bars=True):
-                self.model = model.set_params(verbose=settings.told).fit(X, lengths)
+                self.model = model.set_params(verbose=settings.told).fit(X, *known)
             self.least = np.where(series.counts(X), 0.0, -np.inf)
-            ends = model.predict_interval(X, settings.level, lengths)
-            told = model.predict(X, lengths), *ends
+            ends = model.predict_interval(X, settings.level, *known)
+            told = model.predict(X, *known), *ends
             self.mean, self.lower, self.upper = (np.maximum(part, self.least) for part in told)
-            self.filtered, self.smoothed = model.filter(X, lengths), model.smooth(X, lengths)
-            self.log_predictive = model.log_predictive(X, lengths)
-            self.ahead: Any = model.forecast(X, steps, lengths) if steps else None
+            self.filtered, self.smoothed = model.filter(X, *known), model.smooth(X, *known)
+            self.log_predictive = model.log_predictive(X, *known)
+            after = *known, rows.inputs_ahead
+            self.ahead: Any = model.forecast(X, steps, *after) if steps else None
+            self.paths = [*self._drawn()]
+
+    def _drawn(self) -> Iterator[np.ndarray]:
+        s, rows, rng = self.settings, self.rows, np.random.default_rng(self.settings.seed)
+        for i, part in enumerate(rows.slices if s.paths else []):
+            here, ahead = rows.inputs, rows.inputs_ahead
+            if here is not None and ahead is not None:
+                here, ahead = here[part], ahead[i * s.forecast : (i + 1) * s.forecast]
+            known = s.forecast, s.paths, None, rng, here, ahead
+            yield np.maximum(self.model.sample_paths(rows.frame[part], *known), self.least)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -220,6 +234,17 @@ class Forecasts:
             squares = self.ahead.states @ self.model.emissions_.expectation(np.exp)
             columns |= series.by_column(self.settings.columns, {"volatility": squares**0.5})
         return self.rows.by_step(columns, self.settings.forecast)
+
+    @property
+    def ways(self) -> pd.DataFrame:
+        """How each sequence may go on, drawn: one path below the other."""
+        steps = self.rows.by_step({}, self.settings.forecast)
+        drawn = np.concatenate(self.paths, axis=1)
+        every = pd.concat([steps] * len(drawn), ignore_index=True)
+        values = drawn.reshape(len(every), -1)
+        every = every.assign(**series.by_column(self.settings.names, {"drawn": values}))
+        every.insert(0, "path", np.repeat(np.arange(1, len(drawn) + 1), len(steps)))
+        return every
 
     @cached_property
     def notes(self) -> list[str]:
@@ -254,11 +279,13 @@ def ends(lengths: list[int]) -> np.ndarray:
     return np.concatenate([np.arange(n) >= count for n, count in zip(lengths, first, strict=True)])
 
 
-def learn(settings: Settings, past: pd.DataFrame, lengths: list[int]) -> KernelStateSpace:
+def learn(
+    settings: Settings, past: pd.DataFrame, lengths: list[int], inputs: pd.DataFrame | None
+) -> KernelStateSpace:
     """A model of the first rows; to tune it, their ends are held out in their turn."""
     model = settings.model()
     if not settings.tune:
-        return model.fit(past, lengths)
+        return model.fit(past, lengths, inputs)
     held, (before, after) = ends(lengths), parts(lengths)
     tuned = model.set_params(verbose=False).tune(
         past[~held], past[held], before, after, verbose=settings.told
@@ -379,6 +406,8 @@ def trace(a: Forecasts) -> Figure:
 def report(a: Forecasts, source: str) -> Report:
     """The answer."""
     s, rows = a.settings, words.reading(source, a.settings.columns)
+    more = "" if s.inputs is None else "_inputs"
+    known = {"level": s.level, "inputs": words.reading(source, s.inputs or [])}
     if s.log_squares:
         rows += f"\nrows = np.log(rows.where(rows != 0) ** 2)\nrows.columns = {s.names!r}"
     imports = "import numpy as np\n" if s.log_squares else ""
@@ -395,8 +424,11 @@ def report(a: Forecasts, source: str) -> Report:
             "What was learned": [laws(a.model, s.names[:COLUMNS])],
         },
         [*account(SAY, a.model, facts(a)), trace(a)],
-        [SAY.code("code", imports, rows=rows, level=s.level)],
-        series.files("track", a),
+        [SAY.code(f"code{more}", imports, rows=rows, **known)],
+        {
+            **series.files("track", a),
+            "paths.csv": tables.to_csv(a.ways, rows=False) if a.paths else None,
+        },
     )
 
 
@@ -405,12 +437,14 @@ def run(settings: Settings, data: Data) -> Report:
 
     Rows are in the order of time. An empty field is a missing observation.
 
-    Writes track.csv, forecast.csv, model.km and report.html into the folder --out.
+    Writes track.csv, forecast.csv, paths.csv, model.km and report.html into the folder --out.
     """
-    if given := ", ".join(f"--{name}" for name in settings.line):
-        clashes = {"--no-refine": not settings.refine, "--log-squares": settings.log_squares}
-        settings.refuse(clashes, given=given)
-    rows = settings.read(settings.table(data))
+    s, inputs = settings, settings.inputs is not None
+    s.refuse({"--tune": s.tune and inputs, "--paths": s.paths > 0 and not s.forecast})
+    if given := ", ".join([*(f"--{name}" for name in s.line), *["--inputs"] * inputs]):
+        clashes = {"--no-refine": not s.refine, "--log-squares": s.log_squares}
+        s.refuse(clashes, given=given)
+    rows = s.read(s.table(data))
     a = Forecasts(settings, rows)
     with settings.stage("Asking about every row"):
         return report(a, data.name)
