@@ -1451,3 +1451,7 @@ class TestOddPairs:
         assert law.extrapolated.tolist() == [False, True, True]
         assert_allclose(law.mean()[1], law.mean()[2])
         assert law.mean()[1, 0] < 2 * np.ptp(Z)
+        with pytest.warns(km.NumericalWarning, match="outside"):
+            same = model.posterior(far["seen"])
+        assert_allclose(same.mean(), law.mean())
+        assert same.to_frame().index.tolist() == ["a", "b", "c"]

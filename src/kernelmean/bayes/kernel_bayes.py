@@ -266,7 +266,8 @@ class KernelBayes(Saveable, BaseEstimator):
         near = points if support is None else support.nearest(points, self.kernel_x_)
         if bool(arrays.namespace(near).all(near == points)):
             return X
-        return type(X)(near, X.index, X.columns) if hasattr(X, "iloc") else near
+        table = X.to_frame() if hasattr(X, "to_frame") else X
+        return type(table)(near, X.index, table.columns) if hasattr(X, "iloc") else near
 
     def regularisers(self, prior=None, supervision=None) -> tuple[float | None, float]:
         """η and λ (or δ) that `posterior` uses with this prior; η is None for a given ratio."""
