@@ -638,8 +638,8 @@ class TestKernelBayesFilter:
 def test_a_filter_with_everything_chosen(rule, theirs):
     data = km.datasets.make_rotation(40, random_state=0)
     X, Z = data.X, data.Z
-    ours = km.KernelBayesFilter(rule, max_active=20).fit(X, Z)
-    other = km.KernelBayesFilter(rule, max_active=20).fit(theirs(X), theirs(Z))
+    ours = km.KernelBayesFilter(rule, inference="kbr", max_active=20).fit(X, Z)
+    other = km.KernelBayesFilter(rule, inference="kbr", max_active=20).fit(theirs(X), theirs(Z))
     for name in ("reg_", "reg_prior_", "reg_transition_", "reg_smoother_"):
         assert isinstance(getattr(other, name), float)
         assert getattr(other, name) == pytest.approx(getattr(ours, name), rel=1e-2)

@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 import kernelmean as km
 from kernelmean.densities.laws import MovedLaws
 from kernelmean.densities.location import Design, Location, Weights
-from kernelmean.densities.standard import Standard, log_sizes
+from kernelmean.densities.standard import EvidenceSearch, Forms, Standard, log_sizes
 from kernelmean.embedding.move import Move
 from kernelmean.features.landmarks import Nystroem
 from kernelmean.regression.lengthscales import evidence_loss
@@ -239,7 +239,8 @@ def test_doubt_is_that_of_a_gaussian_process():
     X = rng.uniform(-3, 3, (60, 1))
     Y = np.sin(2 * X) + 0.2 * rng.standard_normal((60, 1))
     where = location_on(X, Y, km.Gaussian(0.8), km.Exact(), 1.0)
-    standard, _ = Standard.of(where, X)
+    off = where.residuals * np.exp(-where.doubt)[:, None]
+    standard, _ = Standard.of(where, X, None, Forms(X, EvidenceSearch(X, log_sizes(off))))
     line = kernels.ConstantKernel(where.line.factor[0] ** 2, "fixed") * kernels.DotProduct(
         0.0, "fixed"
     )

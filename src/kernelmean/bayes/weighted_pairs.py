@@ -167,12 +167,12 @@ class WeightedPairs:
             coordinates = self.further.widened(X, coordinates)
         left, right = self._factors(coordinates)
         told = self._sums(right) if self.every is None else self.every.told
-        sums, moved, t = left @ told, False, np.zeros(len(X))
+        sums, moved, t = left @ told, False, np.zeros(X.shape[0])
         if fit.seen is not None and kernel.boxed:  # of categories none is nearest
             lost = self._unreached(X, coordinates)
             outside, t = lost if outside is None else lost | outside, 1.0 * lost
             if self.asked.reg is None:  # who gives λ asks for the weights of the formula
-                own = self.beta[: len(fit.seen)]
+                own = self.beta[: fit.seen.shape[0]]
                 t = np.maximum(t, thinness(coordinates, left, right, self.second, own))
         if t.any():
             rows = X, fit.order.sorted(fit.seen)

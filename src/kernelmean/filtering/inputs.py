@@ -34,12 +34,17 @@ def belief(machine: Recursion, prior) -> MeanEmbedding:
     return m
 
 
-def pairs(machine: Recursion, supervision) -> tuple[Array, Array, Array]:
-    """Observations, states, strengths; only one of the rules can be supervised."""
+def check_supervised(machine: Recursion) -> None:
+    """Only one of the rules can be supervised."""
     if not isinstance(machine, Machine):
         raise ValueError("supervision needs inference='kbr'; this one has 'densities'")
     if isinstance(machine.rule, Squared):
         raise ValueError("supervision needs rule='importance'; this one has 'squared'")
+
+
+def pairs(machine: Recursion, supervision) -> tuple[Array, Array, Array]:
+    """Observations, states, strengths."""
+    check_supervised(machine)
     x_s, z_s, strength = unpack_supervision(supervision)
     x_s, z_s = checks.as_points(x_s, "x_s"), checks.as_points(z_s, "z_s")
     checks.check_library(x_s, machine.points_x, "x_s")

@@ -439,6 +439,7 @@ def _supervisor(machine: Recursion, supervision, n: int) -> Callable | None:
     """Row number, observation, prediction ↦ checked supervision of that step, or None."""
     if supervision is None:
         return None
+    inputs.check_supervised(machine)
     if not callable(supervision):
         given = inputs.pairs(machine, supervision)
         checks.check_lengths(n, given[0].shape[0], "X", "X_s")

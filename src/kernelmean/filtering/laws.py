@@ -34,6 +34,7 @@ from ..regression.lengthscales import ROWS_PER_SCALE
 
 JUDGED = 500  # rows left out by which laws are compared
 BLOCK = 2**22  # log densities that are formed together
+SHARED = 200  # rows from which on what all choose serves some of them; fewer choose too well
 ROUND = 0.3, 0.3, 3.0, 3.0  # spreads of directions and places: where the search of scales begins
 
 
@@ -105,8 +106,9 @@ class Laws:
     def __init__(self, X: np.ndarray, Z: np.ndarray, pairs, like: Laws | None = None):
         """From rows of both, and the rows (earlier, later) of the transitions.
 
-        Units, and what is searched for, are as in laws that they are to be `like`.
+        Units, and what is searched for, are as in laws of many rows that they are to be `like`.
         """
+        like = None if like is None or len(like.X) < SHARED else like
         earlier, later = pairs
         own = [(A.mean(axis=0), A.std(axis=0)) for A in (X, Z)]
         self.units: list[tuple[np.ndarray, np.ndarray]] = like.units if like else own

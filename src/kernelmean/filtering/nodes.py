@@ -31,7 +31,7 @@ CELLS = 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.35, 0.25, 0.18, 0.12, 0.09  # their widt
 SEEN, WIDER = 2_000, (1.0, 1.25, 1.5)
 LOOKED = 100  # observations of which it is asked
 BLUR = 0.2  # of a cell's width: distribution functions over cells go up over so much
-STEPS = 100  # of the paths that they are drawn from
+STEPS = 20, 100  # of the paths that they are drawn from; between them a third of the rows
 TIMES, DRAWN = 8, 16_000  # draws of which one is kept, and all of them at most
 NOTHING = 1e-9  # of a row's largest transition
 FAR = 5.5  # standard deviations: what is there comes to nothing
@@ -182,9 +182,11 @@ def nodes_of(
         points = np.interp(np.linspace(0.0, 1.0, limit or NODES), [0.0, 0.25, 0.75, 1.0], ends)
         return points[:, None], np.gradient(points)
 
+    steps = int(np.clip(len(Z) // 3, *STEPS))
+
     def some(n: int) -> np.ndarray:
-        at, found = Z[np.linspace(0, len(Z) - 1, -(-n // STEPS)).round().astype(int)], []
-        for _ in range(STEPS):
+        at, found = Z[np.linspace(0, len(Z) - 1, -(-n // steps)).round().astype(int)], []
+        for _ in range(steps):
             at = np.clip(moving.at(at).sample(rng), *box)
             found.append(at)
         return np.concatenate(found)[:n]
