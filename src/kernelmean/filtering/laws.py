@@ -103,6 +103,8 @@ class Laws:
     moving, seeing : StateLaw
     """
 
+    X: np.ndarray
+
     def __init__(self, X: np.ndarray, Z: np.ndarray, pairs, like: Laws | None = None):
         """From rows of both, and the rows (earlier, later) of the transitions.
 
