@@ -1434,6 +1434,16 @@ class TestOddPairs:
         assert np.isfinite(law.density(Z[:4])).all()
         assert_allclose(law.sample(50, 0)[..., 0], value, rtol=0.01)
 
+    @pytest.mark.parametrize("rule", ["importance", "squared"])
+    def test_a_category_that_no_pair_has(self, rule):
+        X, Z = np.repeat([0.0, 1.0, 2.0], 20)[:, None], np.tile([0.0, 1.0], 30)[:, None]
+        model = km.KernelBayes(rule, kernel_x="delta", kernel_z="delta", features=km.Exact())
+        model = model.set_params(reg=1e-8).fit(X, Z)
+        assert_allclose(model.posterior([[7.0]]).weights, 0.0)
+        with pytest.warns(km.NumericalWarning, match="sum to zero"):
+            found = model.predict([[0.0], [7.0]])
+        assert_allclose(found[:, 0], [0.5, 0.0], atol=1e-6)
+
     def test_densities_at_rows_beyond_all_laws(self, rng):
         Z = rng.normal(size=(30, 2))
         model = km.KernelBayes(rule="density").fit(Z + 0.3 * rng.normal(size=(30, 2)), Z)

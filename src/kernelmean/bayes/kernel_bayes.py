@@ -31,7 +31,7 @@ from .by_density import density_of, flatter, reweighted
 from .fit import PairsFit, learn_latents, learn_observations
 from .prior import ratio_of
 from .supervision import unpack_supervision
-from .weighted_pairs import WeightedPairs
+from .weighted_pairs import WeightedPairs, averages
 
 
 @by_blocks("predict", "predict_interval", "predict_quantile")
@@ -224,13 +224,13 @@ class KernelBayes(Saveable, BaseEstimator):
         if self.density_ is not None:
             return self._by_density(X, prior, supervision)
         pairs, back = self._pairs(prior, supervision), self._learned.order.back
-        left, right, means, moved, outside = pairs.at(checks.as_new_points(self, X))
+        left, right, sums, moved, outside = pairs.at(checks.as_new_points(self, X))
         points, right = map(back, (pairs.points, pairs.spread(right)))
         law: MeanEmbedding = Posterior.of_parts(points, left, right, self.kernel_z_)
         found = pairs.told
         if found.residuals is not None or moved:
             residuals = points if found.residuals is None else back(found.residuals)
-            law = Adjusted.of(law, residuals, in_box(means, points))
+            law = Adjusted.of(law, residuals, in_box(averages(sums), points))
         labels, known = Labels.of(X, self._latent_columns), found.known(self.kernel_z_)
         return law.carrying(labels=labels, extrapolated=outside, **known)
 
@@ -286,8 +286,8 @@ class KernelBayes(Saveable, BaseEstimator):
         if self.density_ is not None:
             return like_target(self.posterior(X, prior, supervision).mean(), self.one_output_)
         pairs = self._pairs(prior, supervision)  # means are of all, where posteriors carry some
-        means = pairs.at(checks.as_new_points(self, X))[2]
-        return like_target(in_box(means, pairs.points), self.one_output_)
+        sums = pairs.at(checks.as_new_points(self, X))[2]
+        return like_target(in_box(averages(sums), pairs.points), self.one_output_)
 
     def predict_interval(self, X, level: float = 0.95, prior=None, supervision=None) -> Interval:
         """`Interval(lower, upper)` of each column of Z with probability `level`, arrays like Z."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core import arrays, checks
 from ..core.checks import Array
+from ..embedding.weighted import divisor
 from ..features.landmarks import Further, Landmarks
 from ..regression.support import Support
 from ..regression.width import Told, has_few_values, told
@@ -155,8 +156,8 @@ class WeightedPairs:
     def at(self, X) -> tuple[Array, Array, Array, bool, np.ndarray | None]:
         """Posteriors given each row of X, or the nearest one that is not far.
 
-        Their weights, left rightᵀ; their means; whether some of these are not those of the
-        weights; and which rows are outside.
+        Their weights, left rightᵀ; sums [Σwz, Σw] of their means; whether some of these are not
+        those of the weights; and which rows are outside.
         """
         fit, kernel, outside = self.fit, self.fit.features_x.kernel_, None
         if self.support is not None:
@@ -189,7 +190,7 @@ class WeightedPairs:
                 sums = stays * sums + few @ beside
             left = xp.concat([stays * left, few], axis=1)
             right = xp.concat([right, those], axis=1)
-        return left, right, sums[:, :-1] / sums[:, -1:], moved, outside
+        return left, right, sums, moved, outside
 
     def _sums(self, right) -> Array:
         """Σw[z, 1] of weights w on rows, a column each, (r, d + 1)."""
@@ -215,3 +216,8 @@ class WeightedPairs:
         n = right.shape[0] - self.A.shape[0]
         xp = arrays.namespace(right)
         return xp.concat([right[:n, :], self.A.T @ right[n:, :]], axis=0)
+
+
+def averages(sums) -> Array:
+    """Σwz/Σw of sums [Σwz, Σw], as of a law whose weights are normalised."""
+    return sums[:, :-1] / divisor(sums[:, -1:])

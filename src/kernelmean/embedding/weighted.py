@@ -145,15 +145,7 @@ class WeightedPoints(Saveable):
 
         A total too near zero to divide by is left as it is, with a `NumericalWarning`.
         """
-        xp = arrays.namespace(self._points)
-        total = self.total()
-        lost = xp.abs(total) < 1e-12
-        if bool(xp.any(lost)):
-            checks.warn_numerical(
-                "an embedding has weights that sum to zero, so it cannot be normalised; it is "
-                "left as it is",
-            )
-        total = xp.where(lost, 1.0, total)
+        total = divisor(self.total())
         return self.reweighted(self._left / (total if self.batch is None else total[:, None]))
 
     def __call__(self, Y) -> Array:
@@ -174,3 +166,15 @@ class WeightedPoints(Saveable):
         checks.check_columns(Y, self._points.shape[1], "Y", "the embedding")
         checks.check_library(Y, self._points, "Y", "the points of the embedding")
         return Y
+
+
+def divisor(total) -> Array:
+    """Sums of weights, with one for those too near zero to divide by; and a word about these."""
+    xp = arrays.namespace(total)
+    lost = xp.abs(total) < 1e-12
+    if bool(xp.any(lost)):
+        checks.warn_numerical(
+            "an embedding has weights that sum to zero, so it cannot be normalised; it is left as "
+            "it is",
+        )
+    return xp.where(lost, 1.0, total)
