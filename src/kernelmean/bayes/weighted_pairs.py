@@ -181,8 +181,7 @@ class WeightedPairs:
             few, those = gone_over(t, near, those, self.beta)
             beside, stays = self._sums(those), arrays.like(1.0 - t, left)[:, None]
             xp = arrays.namespace(left)
-            moved = fit.features_z.kernel_.boxed and not has_few_values(self.points)
-            if moved:
+            if moved := self._free:
                 w = arrays.take(left, np.flatnonzero(t), axis=0) @ right.T
                 b = HALF * xp.sum(w**2, axis=1) + NOTHING**2
                 sums = sums[:, -1:] * sums + few @ (b[:, None] * beside)
@@ -191,6 +190,11 @@ class WeightedPairs:
             left = xp.concat([stays * left, few], axis=1)
             right = xp.concat([right, those], axis=1)
         return left, right, sums, moved, outside
+
+    @cached_property
+    def _free(self) -> bool:
+        """Whether latents may be elsewhere than at those of the pairs."""
+        return self.fit.features_z.kernel_.boxed and not has_few_values(self.points)
 
     def _sums(self, right) -> Array:
         """Σw[z, 1] of weights w on rows, a column each, (r, d + 1)."""

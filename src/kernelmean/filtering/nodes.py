@@ -169,7 +169,7 @@ def nodes_of(
     """The nodes and the sizes of their cells; None if they are draws.
 
     Of one column half of them are among the training states, a quarter further on either side. Of
-    several they are where paths of a few steps from evenly spaced states go. Of draws one of
+    several they are where paths from evenly spaced states go. Of draws one of
     several neighbours is kept, so that nodes are drawn from the same law but lie evenly.
 
     `told` are observations with their law.

@@ -320,8 +320,7 @@ class FittedBackbone(Saveable):
     def unknown(self, wide: np.ndarray) -> np.ndarray:
         """Variances beyond those of an innovation, relative to these: `wide` of a track."""
         d = self.cov.shape[0]
-        own = np.maximum(np.diag(self.cov), np.finfo(float).tiny)
-        return (np.diagonal(wide.reshape(-1, d, d), axis1=1, axis2=2) / own).mean(axis=1)
+        return (np.diagonal(wide.reshape(-1, d, d), axis1=1, axis2=2) / self._own).mean(axis=1)
 
     def settled(self, wide: np.ndarray) -> np.ndarray:
         """Rows whose forecast is as if the whole past were known: `wide` of a track."""
@@ -399,7 +398,7 @@ class FittedBackbone(Saveable):
             told = np.linalg.solve(cov[:d, :d] + self.cov, cov[:d]).T
             mean = self._seen @ (mean + told @ (y - mean[:d] - known)) + self.gain @ y
             cov = self._seen @ (cov - told @ cov[:d]) @ self._seen.T
-            left = np.diag(cov).reshape(-1, d) / np.maximum(np.diag(self.cov), np.finfo(float).tiny)
+            left = np.diag(cov).reshape(-1, d) / self._own
             if left[0].sum() <= 1e-9 * d and left.sum() <= 1e-8 * d:
                 cov = np.zeros_like(cov)
         return PastState(state.time + 1, mean.reshape(state.mean.shape), cov)
@@ -413,6 +412,11 @@ class FittedBackbone(Saveable):
     def unseen(self) -> np.ndarray:
         """Of the state where y is not seen."""
         return _shift(self.coef)
+
+    @cached_property
+    def _own(self) -> np.ndarray:
+        """Variances of an innovation, (d,)."""
+        return np.maximum(np.diag(self.cov), np.finfo(float).tiny)
 
     @cached_property
     def _seen(self) -> np.ndarray:
