@@ -16,6 +16,7 @@ from ..core.threads import side_by_side
 from ..kernels import Kernel
 from .base import FeatureMap
 
+FEW = 256  # rows whose Gram matrix stays in cache: pivoted whole, in a fifth of the time
 FINER = 10.0  # tolerance of landmarks that blocks propose, as a share of the one asked for
 CACHED = 8192  # columns per block when adding landmarks: the working set stays in cache
 CACHED_SHARE = 32  # of a block: likewise, where its coordinates are made
@@ -108,7 +109,8 @@ class Nystroem(Landmarks):
 
     ΦΦᵀ = K_{·S} K_SS⁻¹ K_{S·}, with landmarks drawn in proportion to what the Gram matrix still
     has on its diagonal, and accepted in blocks by rejection, so that the law is that of drawing
-    one at a time. The Gram matrix is never formed: O(n r²) time, O(n r) memory.
+    one at a time; of up to 256 rows the one with the most left is next, and none are drawn.
+    The Gram matrix of more is never formed: O(n r²) time, O(n r) memory.
 
     Parameters
     ----------
@@ -180,7 +182,10 @@ class Nystroem(Landmarks):
         if self.sample is not None:
             checks.check_count(self.sample, "sample")
         rng = checks.generator(self.random_state)
-        rows, F, spent = _random_pivots(X, self.kernel_, tol, max_rank, rng)
+        if X.shape[0] <= FEW:
+            rows, F, spent = _largest_pivots(X, self.kernel_, tol, max_rank)
+        else:
+            rows, F, spent = _random_pivots(X, self.kernel_, tol, max_rank, rng)
         Phi = self._keep(X, rows, F.T)
         if spent:
             checks.warn_numerical(
@@ -207,6 +212,20 @@ def _traces(block: tuple, features: Nystroem) -> np.ndarray:
     """Of ΦΦᵀ and of K, over the rows of a block."""
     Phi = features.transform(block[0])
     return np.array([_sum_squares(Phi), float(features.kernel_.diag(block[0]).sum())])
+
+
+def _largest_pivots(X, kernel: Kernel, tol: float, max_rank: int) -> tuple:
+    """What `_random_pivots` returns, of few rows: the one with the most left is next."""
+    K, diagonal = (arrays.to_numpy(A) for A in (kernel.gram_of(X, X), kernel.diag_of(X)))
+    n, trace = K.shape[0], float(K.trace())
+    target = trace - (1 - tol) * float(diagonal.sum())  # a diagonal may have what K has not
+    floor = max(n * arrays.EPS * float(K.diagonal().max()), target / n)
+    rows, F = solves.pivoted_cholesky(K, floor)
+    left = trace - np.cumsum((F**2).sum(0))
+    enough = min(int(np.searchsorted(-left, -target)) + 1, len(rows))
+    rank = min(enough, max_rank)
+    Phi = np.ascontiguousarray(F[:, :rank].T)
+    return rows[:rank].astype(np.int64), arrays.like(Phi, X), rank < enough
 
 
 def _random_pivots(X, kernel: Kernel, tol: float, max_rank: int, rng) -> tuple:
