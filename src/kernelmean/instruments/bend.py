@@ -12,16 +12,20 @@ from scipy.stats import chi2
 
 from .basis import trend_penalty
 
+SQUARES = 5.0  # times the squared p-value of squares counts as that of curves
 
-def chance_of_bend(plane: tuple, R: np.ndarray, y: np.ndarray, regs: np.ndarray) -> float:
-    """That of a plane, or without the row of the largest scores where that is more.
 
-    A row alone in z decides what it is told of itself: it brings no bend that others do not see.
+def chance_of_squares(Phi: np.ndarray, M: np.ndarray, squares: list[int], y: np.ndarray) -> float:
+    """5p² of a plane beside squares of some of its columns; 1 without these.
+
+    It is a test in one direction a column, where few rows show a parabola, and as often small by
+    chance as it says; that of curves is the least of many.
     """
-    scores, sizes = _scores(plane, R, y)
-    rest = np.arange(len(y)) != (scores * scores).sum(1).argmax()
-    fewer = tuple(columns[rest] for columns in plane)
-    return max(_chance(scores, sizes, regs), chance_of_plane(fewer, R[rest], y[rest], regs))
+    if not squares:
+        return 1.0
+    rest = [k for k in range(Phi.shape[1]) if k not in squares]
+    free = np.array([np.finfo(float).eps])  # ξ of what has no prior
+    return SQUARES * chance_of_plane((Phi[:, rest], M[:, rest]), M[:, squares], y, free) ** 2
 
 
 def chance_of_plane(plane: tuple, R: np.ndarray, y: np.ndarray, regs: np.ndarray) -> float:
@@ -32,28 +36,20 @@ def chance_of_plane(plane: tuple, R: np.ndarray, y: np.ndarray, regs: np.ndarray
     plane is a function of Σwz, z its squares and w = g/(1 + g), which is nearly a multiple of χ² of
     its mean and variance. Of Ω correlations are shrunk, as k of n rows tell them.
     """
-    return _chance(*_scores(plane, R, y), regs)
-
-
-def _chance(scores: np.ndarray, sizes: np.ndarray, regs: np.ndarray) -> float:
-    n, k = scores.shape
+    (X, T), n = plane, len(y)
+    cross = X.T @ T / n + np.diag(trend_penalty(X.shape[1], n))
+    e = y - X @ np.linalg.solve(cross.T, T.T @ y / n)
+    R = R - T @ np.linalg.solve(cross, X.T @ R / n)
+    scores, k = R * e[:, None], R.shape[1]
+    size = np.maximum((scores * scores).mean(0), np.finfo(float).tiny) ** 0.5
+    scores /= size
+    sizes = (e @ e / n) ** 0.5 * (R * R).mean(0) / size  # σm in units of the scores
     shared = (scores.T @ scores + k * np.eye(k)) / (n + k)
     shares, U = eigh(np.diag(sizes**2), shared)
     z = n * (scores.mean(0) @ U) ** 2
     g = np.maximum(shares, 0.0) / np.maximum(regs, np.finfo(float).tiny)[:, None]
     w = g / (1.0 + g)
     return float(weighted_chi2(w @ z, w.sum(1), (w * w).sum(1)).min())
-
-
-def _scores(plane: tuple, R: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """R_ie_i of mean square one, R beyond the plane, and σm in their units."""
-    (X, T), n = plane, len(y)
-    cross = X.T @ T / n + np.diag(trend_penalty(X.shape[1], n))
-    e = y - X @ np.linalg.solve(cross.T, T.T @ y / n)
-    R = R - T @ np.linalg.solve(cross, X.T @ R / n)
-    scores = R * e[:, None]
-    size = np.maximum((scores * scores).mean(0), np.finfo(float).tiny) ** 0.5
-    return scores / size, (e @ e / n) ** 0.5 * (R * R).mean(0) / size
 
 
 def weighted_chi2(statistic, total, squares) -> np.ndarray:

@@ -22,14 +22,12 @@ above the least (a paired t over the rows), those within three units of the best
 admissible, or within twelve where there is a straight line to stand in for them; of those whose
 controlled loss is within the noise of the least the one of least causal loss is taken.
 
-A straight line is taken before that unless judges object together. In its place may be those whose
-controlled loss is smaller, by t for the least of them; p is that of a test of the line (`bend`)
-which takes no variances for equal, as the evidence does, and no better stage 1 for a bend. They
-object as far as s = min(t, 2)/2 − log₁₀ p is above .6: what x − E[x | z] does not take up of a
-confounder, where x has long tails, grows t with the rows, not p. The line then goes a share
-(s − .6)/4 of the way, at most all of it: doubtful curves of a straight truth cost the share's
-square, and half the way to the right curve leaves a quarter of what the line is off. Where few rows
-carry the bend (`Choice`) it is less.
+A straight line is taken before that, but it goes a share of the way to those whose controlled loss
+is smaller: (−log₁₀ p − .3)/3.5, nothing from p = ½ on, all of it from 1/6000 down. p is the least
+of tests of the line (`bend`) which take no variances for equal, as the evidence does, and no better
+stage 1 for a bend. Doubtful curves of a straight truth cost the share's square, and half the way to
+the right curve leaves a quarter of what the line is off. Where few rows carry the bend (`Choice`)
+it is less.
 """
 
 from __future__ import annotations
@@ -47,8 +45,7 @@ CLEAR = 2.5  # t of a difference between projected losses
 BEHIND = 3.0  # units of log evidence
 TEMPER = 4.0  # what evidence is divided by beside a line, for it overstates
 NEAR = 1.5  # t of a difference between controlled losses
-DOUBT, SURE = 0.6, 4.6  # digits of a p-value that object to a line, and that refuse it
-WORTH = 2.0  # t of controlled losses that counts for one of them, and the most that counts
+DOUBT, SURE = 0.3, 3.8  # digits of a p-value that object to a line, and that refuse it
 OPTIMISM = 3.0  # units of log evidence that a scale beyond the first gains by being searched
 
 Errors = np.ndarray | list[np.ndarray]
@@ -109,15 +106,11 @@ class Judged:
 
     def beside(self, plain: int, chance: float) -> tuple[int, float]:
         """What bends, and how far they send a straight line towards it; or the line, as it is."""
-        wide, line = self.admissible(BEHIND * TEMPER), self.controlled[plain]
-        clean = _sums(self.controlled, wide)
-        others = wide[clean < line.sum()]
-        if not len(others):
-            return plain, 1.0
-        t = paired_t(line, self.controlled[wide[clean.argmin()]])
+        wide = self.admissible(BEHIND * TEMPER)
+        others = wide[_sums(self.controlled, wide) < self.controlled[plain].sum()]
         digits = -np.log10(max(chance, np.finfo(float).tiny))
-        share = (min(t / WORTH, 1.0) + digits - DOUBT) / (SURE - DOUBT)
-        return (self.best(others), share) if share > 0 else (plain, 1.0)
+        share = (digits - DOUBT) / (SURE - DOUBT)
+        return (self.best(others), share) if len(others) and share > 0 else (plain, 1.0)
 
 
 def _sums(errors: Errors, some: Iterable[int]) -> np.ndarray:
