@@ -19,7 +19,7 @@ from .rows import Rows
 
 FIRST_STEPS = 3  # iterations in which the log-likelihood may fall
 PSEUDO = 1e-3  # transitions of each kind that are taken as seen beside those expected
-LENGTHS = (1, 8, 64)  # mean durations of states, in random starts
+LENGTHS = (1, 1, 8, 1, 64, 1)  # mean durations of states, in random starts
 TILT = 1.5  # of a random start, in standard deviations of the coordinates
 STEP = 2.0  # between two bandwidths
 WIDEST, NARROWEST = 2.0, 1 / 8  # bandwidths tried, relative to Silverman's

@@ -26,7 +26,7 @@ class EM(Options):
     Parameters
     ----------
     n_init : int, optional
-        Starts of EM. In `KernelHMM` (7) the spectral fit, and random ones, some of them of states
+        Starts of EM. In `KernelHMM` (12) the spectral fit, and random ones, some of them of states
         that last. In `KernelStateSpace` (3) pairings of observations and nodes: of y itself, and of
         averages over more and more rows (at most four).
     max_iter : int, optional

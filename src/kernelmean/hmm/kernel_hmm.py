@@ -32,7 +32,7 @@ from .tune import Named, by_likelihood
 ALGORITHMS = ("viterbi", "map")
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the lengthscale, that `tune` tries
 PIECES = 200  # stretches of rows elsewhere, which choices are made on
-DEFAULTS = {"n_init": 7, "max_iter": 200, "tol": 1e-5}  # of EM
+DEFAULTS = {"n_init": 12, "max_iter": 200, "tol": 1e-5}  # of EM
 
 
 OLD = {name: ("em", into(as_em, name)) for name in ("directions", *DEFAULTS)}
