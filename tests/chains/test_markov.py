@@ -154,10 +154,11 @@ def test_the_best_path_is_the_best_of_all(seed, K, zeros):
     np.testing.assert_allclose(logprob, [logs.max()], atol=1e-12)
 
 
+@pytest.mark.parametrize("K", [1, 3, 7])
 @pytest.mark.parametrize("seed", range(50, 53))
-def test_evidence_that_underflows(seed):
+def test_evidence_that_underflows(seed, K):
     rng = np.random.default_rng(seed)
-    chain, logb = random_chain(rng, 3), 1000 * rng.standard_normal((5, 3))
+    chain, logb = random_chain(rng, K), 1000 * rng.standard_normal((5, K))
     alpha, total, gamma, pairs = by_enumeration(logb, chain)
     found, loglik = filtered(logb, chain, whole(logb))
     found_gamma = smoothed(found, chain, whole(logb))

@@ -368,6 +368,11 @@ def test_units_of_columns_do_not_decide():
     assert one.backbone_.form == other.backbone_.form
     for name, rival in one.rivals_.items():
         assert other.rivals_[name].loglik == pytest.approx(rival.loglik, abs=1e-4)
+        assert_allclose(other.rivals_[name].rmse / units, rival.rmse, rtol=1e-4)
+    assert_allclose(one.rivals_["no change"].rmse, np.diff(X, axis=0).std(axis=0), rtol=0.1)
+    spreads = np.linalg.cholesky(one.backbone_.cov).T  # columns' standard deviations are norms
+    said = ", ".join(f"{size:.4g}" for size in np.linalg.norm(spreads, axis=0))
+    assert said in str(one.summary())
     assert_allclose(other.predict(X * units) / units, one.predict(X), atol=1e-4)
     gone = np.vstack([X, np.full((3, 2), np.nan)])  # whose line is not known to the end
     paths = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,8 +36,6 @@ class Effort:
     ----------
     short : tuple of int
         Iterations of a start, round by round; the better half goes on to the next.
-    finalists : int
-        Starts that are carried on.
     half_iter : int
         Iterations on half of the rows, when the rest judges a bandwidth.
     more : int
@@ -47,7 +45,6 @@ class Effort:
     """
 
     short: tuple[int, ...] = (5, 5, 10)
-    finalists: int = 2
     half_iter: int = 30
     more: int = 10
     patience: int = 0
@@ -123,7 +120,7 @@ def random_starts(variates: np.ndarray, K: int, count: int, rng: np.random.Gener
     """
     for i in range(count):
         length = LENGTHS[i % len(LENGTHS)]
-        A = uniform_filter1d(variates, length, axis=0) if length > 1 else variates
+        A = uniform_filter1d(variates, length, axis=0)
         scale = np.maximum(A.std(axis=0), np.finfo(float).tiny)
         slopes = rng.standard_normal((A.shape[1], K)) / A.shape[1] ** 0.5
         yield TILT * ((A - A.mean(axis=0)) / scale) @ slopes, lasting(K, length)
@@ -186,11 +183,6 @@ class Refinement:
             self.made[key] = smoothing_of(self.rows.there, kernel, self.widths)
         return self.made[key].guarded(self.guard_of)
 
-    @stage("starts of EM")
-    def best_start(self, starts: Sequence[tuple[np.ndarray, Chain]]) -> Climb:
-        """The best climb at the first bandwidth, a few iterations from each start."""
-        return self._short(self.smoothing(self.factor), starts)[0]
-
     def on(self, rows: Rows) -> Refinement:
         """The search on other rows."""
         return self if rows is self.rows else replace(self, rows=rows, made={})
@@ -203,8 +195,7 @@ class Refinement:
         first = replace(few, guard_of=self.guard_of)
         smoothing: Any = first.smoothing(first.factor)
         how = smoothing.bare if bare else smoothing
-        finals = [first._continued(how, c) for c in first._short(how, starts)]
-        best = max(finals, key=lambda c: c.value)
+        best = first._continued(how, first.best_start(how, starts))
         if few.rows is not self.rows:
             laws = smoothing.emissions(best.gamma[few.rows.seen])
             best = self.carried_on(laws, best.chain, self.smoothing(first.factor))
@@ -232,19 +223,19 @@ class Refinement:
         gamma = begin(logb, chain.along(self.rows.inputs), self.rows.sequences)
         return self.climb(smoothing, gamma, chain, self.max_iter)
 
-    def _short(self, smoothing: AnySmoothing, starts) -> list[Climb]:
+    @stage("starts of EM")
+    def best_start(self, smoothing: AnySmoothing, starts) -> Climb:
         """A few iterations from every start, more from the better half, and so on; the best."""
         first, *onwards = self.effort.short
         climbs = [
             self.climb(smoothing, begin(logb, chain, self.rows.sequences), chain, first)
             for logb, chain in track(starts, description=self.task, verbose=self.verbose)
         ]
-        climbs.sort(key=lambda c: -c.value)
         for steps in onwards:
-            kept = climbs[: max(-(-len(climbs) // 2), self.effort.finalists)]
-            climbs = [self._continued(smoothing, c, steps) for c in kept]
             climbs.sort(key=lambda c: -c.value)
-        return climbs[: self.effort.finalists]
+            kept = climbs[: -(-len(climbs) // 2)]
+            climbs = [self._continued(smoothing, c, steps) for c in kept]
+        return max(climbs, key=lambda c: c.value)
 
     def _continued(self, smoothing: AnySmoothing, c: Climb, steps: int | None = None) -> Climb:
         """The climb carried on, with the history of both (but for steps that were undone)."""

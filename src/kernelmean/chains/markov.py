@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg.blas import dtbsv
 
-SHORTEST = 64  # rows of the shortest block: one that has no time to forget has to be run twice
+SHORTEST = 32  # rows of the shortest block: one that has no time to forget has to be run twice
 LOOK = 16  # steps between two looks at whether a block that is run again has met its old states
 NEAR = 1e-12  # relative difference between states that are the same state
 WEAK = 1e-200  # evidence below which a product of probabilities may have lost some of them
@@ -239,7 +239,7 @@ def _linear(u, transmat, first, sequences, *, backward: bool = False) -> np.ndar
     """
     n, K = u.shape
     if not 1 < K <= FEW:
-        return None
+        return np.ones_like(u) if K == 1 else None
     begins, ends = _begins(sequences, n), _begins(sequences, n, True)
     x = np.zeros((n, K))
     x[ends if backward else begins] = first if backward else first * u[begins]
@@ -313,13 +313,16 @@ def filtered(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     """
     logb, top = relative_logs(logb)
     K, how = logb.shape[1], (chain.transmat, chain.startprob, sequences)
-    u = np.exp(logb)
-    u /= u @ np.full((K, 1), 1 / K)
+    u, ones = np.exp(logb), np.ones((K, 1))
+    u /= u @ ones / K
     states = _linear(u, *how)
-    if states is None:
-        priors = carried(lambda prior, b: _posterior(prior, b)[0], logb, *how, _same_entries)
-    else:
+    if states is not None:
         priors = predicted(states, chain, sequences)
+    else:
+        with np.errstate(invalid="ignore"):
+            priors = carried(lambda p, b: p * b / (p * b @ ones), u, *how, _same_entries)
+        if not (priors * u @ ones > WEAK).all():  # something may be lost
+            priors = carried(lambda p, b: _posterior(p, b)[0], logb, *how, _same_entries)
     alpha, evidence = _posterior(priors, logb)
     return alpha, evidence + top
 

@@ -14,7 +14,7 @@
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -44,14 +44,12 @@ SOME = 1e-12  # weight of a row in a law, at the least
 WORTH = 1.0  # least gain in log-likelihood for a share,
 OWN = 5.0  # and for a bandwidth of each state
 CONSTANT = 0.3  # C of the rule by a threshold
-SEARCHED = 4_000  # rows that starts and bandwidths are compared on,
-COMPARED = 1_000  # and where densities may be in several spaces
+SEARCHED = 4_000  # rows that bandwidths are compared on
 WIDE = 20  # columns up to which densities may be of these
 FEWEST = 100  # rows from which on it is asked of what densities are
-STARTED = 1_000  # rows that starts are compared on
+STARTED = 1_000  # rows that starts are compared on, and spaces where densities may be in several
 # what laws are shrunk towards, more and more: normal laws, and those of t with four degrees
 TOWARDS = {degrees: [Shrunken(share, degrees) for share in SHARES] for degrees in (None, 4.0)}
-PREDICTED = 2_000  # rows that λ is chosen on without EM
 
 
 @dataclass(frozen=True)
@@ -171,6 +169,12 @@ class Found:
         n, rival = int(self.search.rows.seen.sum()), -np.inf if self.normal is None else self.normal
         return {"taken": self.held.total / n, "normal": rival / n}
 
+    @cached_property
+    def whole(self) -> Climb:
+        """EM on the same rows at what was chosen, from where this way began."""
+        smoothing = self.search.smoothing(self.search.narrowed(self.factor))
+        return self.search.anew(smoothing, self.climb)
+
     def told(self, some: Rows) -> float:
         """Σ_t log p(y_t | y_1, ..., y_{t-1})/p(y_t) of rows held out: what the past tells of them.
 
@@ -209,7 +213,7 @@ def refine(
 
     Where densities may be in several spaces, in the one in which the past tells most.
     """
-    limit = SEARCHED if len(spaces) == 1 else COMPARED
+    limit = SEARCHED if len(spaces) == 1 else STARTED
     numbers, some = draft.rows.stretches(limit)
     numbers = numbers[some.stretches(STARTED)[0]]
     begun = starts(draft, fit, numbers, plan.em.n_init, rng)
@@ -222,9 +226,9 @@ def searched(plan: Plan, draft: Draft, space: Variates | None, begun: list, limi
     """EM in one space on some rows, and what rows held out choose.
 
     Two ways lead there, each with its own best start: from embeddings towards normal laws (or laws
-    of t, where these are likelier), and from those towards embeddings. That by which rows held out
-    are likelier is taken; they are not asked where the second way is far behind by rows left out
-    one at a time.
+    of t, where these are likelier), and from those towards embeddings. That by which rows are
+    likelier, held out and by EM on all of them, is taken; the second is not looked into where it is
+    far behind by rows left out one at a time.
     """
     search = plan.search(draft, space, limit)
     few = search.on(search.rows.stretches(STARTED)[1])
@@ -248,16 +252,16 @@ def searched(plan: Plan, draft: Draft, space: Variates | None, begun: list, limi
     held = back.held_out(h, climb)
     normal = held.total
     back, held = back.guarded(reversed(nearer), climb, h, held)
-    best = max(found, Found(space, back, climb, h, held), key=lambda one: one.held.total)
-    return replace(best, normal=normal)
+    ways = replace(found, normal=normal), Found(space, back, climb, h, held, normal)
+    # the halves that rows are held out from climb anew, and do not see where EM on all ends
+    return max(ways, key=lambda way: way.held.total + way.whole.loglik.sum())
 
 
 def settled(found: Found, draft: Draft):
     """EM at what was chosen, driven by inputs as far as they help, and on all rows."""
     search, climb, factor = found.search, found.climb, found.factor
     if found.held is not None:
-        factor = search.narrowed(factor)
-        climb = search.anew(search.smoothing(factor), climb)
+        climb, factor = found.whole, search.narrowed(factor)
     rows = in_space(draft.rows, found.space)
     if rows.inputs is not None:
         search, climb = driven(search, factor, climb, rows.inputs)
@@ -279,7 +283,7 @@ def choose_reg(draft: Draft, fit: SpectralFit) -> ModelBayes:
 
     ‖φ(y_{t+1}) − O p_{t+1}‖² = k(y, y) − 2 N(y_{t+1})ᵀp_{t+1} + p_{t+1}ᵀ N p_{t+1}.
     """
-    _, few = draft.rows.stretches(PREDICTED)
+    _, few = draft.rows.stretches(drafts.TUNED)
     features, O = draft.coordinates.features, fit.embeddings
     evaluations, gram = ModelBayes(features, O, 1.0).evaluations(few.points), O.T @ O
 

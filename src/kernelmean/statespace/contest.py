@@ -24,12 +24,12 @@ class Rival(Saveable):
     ----------
     loglik : float
         Mean log-likelihood of a row.
-    rmse : float
-        Root mean square of its errors, over all columns.
+    rmse : float, or list of float
+        Root mean square of its errors; of several columns that of each.
     """
 
     loglik: float
-    rmse: float
+    rmse: float | list[float]
 
 
 class Contest:
@@ -94,6 +94,6 @@ class Contest:
     def rivals(self) -> dict[str, Rival]:
         """What came of it."""
         return {
-            name: Rival(float(loglik.mean()), float(squares.mean() ** 0.5))
+            name: Rival(float(loglik.mean()), (squares.mean(axis=0) ** 0.5).squeeze().tolist())
             for name, (loglik, squares) in self.entries.items()
         }

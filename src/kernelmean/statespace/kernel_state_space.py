@@ -138,7 +138,8 @@ class KernelStateSpace(SpaceAnswers):
         The line, with `form` and `transform`; where there is one, all attributes above are of its
         innovations.
     rivals_ : dict
-        By name: how well models forecast the same rows held out, in `loglik` and `rmse`.
+        By name: how well models forecast the same rows held out, in `loglik` and `rmse`
+        (a float, or a list of one for each column).
     dimensions_ : dict
         By dimension that was tried (`n_latent="auto"`): mean log-likelihood of rows held out.
     range_ : array of shape (2, d)
@@ -361,7 +362,7 @@ class KernelStateSpace(SpaceAnswers):
             blocks.insert(0, Block("Backbone", _backbone_lines(self.backbone_)))
         if self.rivals_:
             told = [
-                Line(name, r, f"log-likelihood {r.loglik:.4g}, error {r.rmse:.4g}")
+                Line(name, r, f"log-likelihood {r.loglik:.4g}, error {_each(r.rmse)}")
                 for name, r in sorted(self.rivals_.items(), key=lambda item: -item[1].loglik)
             ]
             blocks.append(Block("Rows held out, one step ahead", told))
@@ -369,7 +370,7 @@ class KernelStateSpace(SpaceAnswers):
 
 
 def _backbone_lines(line: FittedBackbone) -> list[Line]:
-    form = line.form
+    form, sizes = line.form, (np.diag(line.cov) ** 0.5).squeeze().tolist()
     said = {
         "transform": line.transform.name or "none",
         "order": form.order,
@@ -377,9 +378,11 @@ def _backbone_lines(line: FittedBackbone) -> list[Line]:
         "trend": {"n": "none", "c": "constant", "ct": "constant and time"}.get(form.trend, "drift"),
         "memory of the level": form.memory or "none",
         "season": f"{form.season} rows, by {form.seasonal}" if form.season else "none",
-        "standard deviation of an innovation": float(np.trace(line.cov)) ** 0.5,
     }
-    return [
-        Line.of(name, value) if isinstance(value, float) else Line(name, value, str(value))
-        for name, value in said.items()
-    ]
+    lines = [Line(name, value, str(value)) for name, value in said.items()]
+    return [*lines, Line("standard deviation of an innovation", sizes, _each(sizes))]
+
+
+def _each(values: float | list[float]) -> str:
+    """One number, or one for each column."""
+    return ", ".join(f"{value:.4g}" for value in np.atleast_1d(values))

@@ -36,7 +36,7 @@ from .pairing import WINDOWS, Pairing
 SEARCHED = 2000  # rows that starts, bandwidths and guards are compared on
 ON_ALL = 6  # iterations on all rows after these: more gain less than .001 nats a row
 # the log-likelihood falls where the λ of the transitions changes
-EFFORT = Effort(short=(5,), finalists=1, half_iter=4, more=2, patience=6)
+EFFORT = Effort(short=(5,), half_iter=4, more=2, patience=6)
 TOLD = 10  # steps of L-BFGS on the moments beside EM: soon after, it fits their noise
 ENOUGH = 0.5  # sum of the weights of a law, as a share of that of the positive ones
 STRONGER = (10.0, 100.0)  # multiples of the emission guard's strength, tried one after the other
@@ -289,7 +289,8 @@ class Learner:
         rules = {"guard_of": guard, "maximise": self.maximise, "effort": EFFORT, "task": task}
         search = self.plan.search(self.draft, self.variates, SEARCHED, **rules)
         few = self.draft.rows.stretches(SEARCHED)[1]
-        found = search.best_start([(p.log_shares, p.chain) for p in self.pairings(few)])
+        starts = [(p.log_shares, p.chain) for p in self.pairings(few)]
+        found = search.best_start(search.smoothing(search.factor), starts)
         if found.value < hopeless:
             return None
         factor, held = search.over_bandwidths(found, search.factor)
