@@ -91,11 +91,11 @@ class Split:
         if plan.inference == "densities":
             return plan.learned(X, Z, sequences)
         of_states = replace(plan, kernel_x=None, reg=None)
-        known = [dynamics for settings, dynamics in self._kept if settings == of_states]
-        if not known:
-            known = [Dynamics(plan, Z, sequences)]
-            self._kept = [(of_states, *known), *self._kept][:KEPT]
-        return plan.finish(known[0], X, sequences)
+        kept = [pair for pair in self._kept if pair[0] == of_states]
+        if not kept:
+            kept = [(of_states, Dynamics(plan, Z, sequences))]
+            self._kept = [*kept, *self._kept][:KEPT]
+        return plan.finish(kept[0][1], X, sequences)
 
     def error(self, means) -> float:
         """Mean squared error of these means of the stretches, in units of the states' variances."""

@@ -78,7 +78,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
     max_active : int, optional
         Most training rows that an update of the importance rule touches; more are thinned by
         systematic sampling. None keeps all. Of densities: nodes; None is 500 of one state, up to
-        500 of two, or 2,000 where observations tell more than so many can; 1,000 to 10,000 of
+        500 of two, or 2,000 where observations tell more than so many can; 1,000 to 6,000 of
         three and more, and of two that move with little noise.
     inference : {"kbr", "densities", "auto"}, optional
         Kernel Bayes' rule, or Bayes' rule with two learned laws, p(z_t | z_{t−1}) and p(x_t | z_t),
@@ -173,8 +173,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
                 "lengths has no sequence of two rows or more; a transition needs two in a row"
             )
         plan, names = Plan(**self.get_params(deep=False)), tuple(map(checks.column_names, (X, Z)))
-        found = learned(plan, points_x, points_z, sequences, names, judged)
-        machine, rule, self.held_out_ = found
+        machine, rule, self.held_out_ = learned(plan, points_x, points_z, sequences, names, judged)
         if self.inference == "auto":
             warn_if_as_near(self.held_out_)
         self._adopt(machine, rule if self.inference is None else None)

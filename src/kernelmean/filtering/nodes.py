@@ -21,7 +21,7 @@ from .laws import Laws, LawsAt, StateLaw
 from .machine import Recursion, Step
 
 NODES = 500  # of one state; cells of two
-LEAST, MOST = 1_000, 4_000  # of draws; as many as the narrower laws are
+LEAST, MOST = 1_000, 6_000  # of draws; as many as the narrower laws are
 PAIRS, REACHED = 1e6, 300  # so many may follow each other, and may follow each, at least
 BEYOND = 2.0, 0.25  # of the range, on both sides, of nodes of one column and of several
 GOLDEN = (1 + 5**0.5) / 2
@@ -36,7 +36,7 @@ TIMES, DRAWN = 8, 16_000  # draws of which one is kept, and all of them at most
 NOTHING = 1e-9  # of a row's largest transition
 FAR = 5.5  # standard deviations: what is there comes to nothing
 FEW = 3.0  # nodes that an observation leaves: intervals mean nothing then
-NEAREST = 4  # of the nodes, to which a law has to reach
+NEAREST = 2  # of the nodes, to which a law has to reach
 THIN = 0.25  # share of transitions below which the others are not kept
 ABSURD = 12.0  # log density below that of the most surprising training row, of a collapse
 
@@ -261,7 +261,7 @@ def chain_of(log_density: np.ndarray, sizes: np.ndarray | None = None) -> np.nda
 
 
 def widened(laws: LawsAt, points: np.ndarray) -> LawsAt:
-    """At least as wide as half of the way from the middle to the fourth nearest node.
+    """At least as wide as half of the way from the middle to the second nearest node.
 
     Where states follow each other more exactly beliefs would stay on a node, or leave the path.
     """
