@@ -56,9 +56,9 @@ class Split:
         self._kept: list[tuple[Plan, Dynamics]] = []
 
     def simple(self) -> dict[str, np.ndarray]:
-        """What anyone would try first, for every row held out: the mean of the states learned from,
+        """What anyone would try first, for every row held out.
 
-        and a ridge regression of states on the last observations.
+        The mean of the states learned from, and a ridge regression of states on five observations.
         """
         Z = arrays.to_numpy(self.learn.Z)
         mean = Z.mean(axis=0)
