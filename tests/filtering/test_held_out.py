@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from filter_cases import quietly, volatility
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.linear_model import RidgeCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import kernelmean as km
 from kernelmean.datasets import make_rotation
+from kernelmean.filtering.held_out import parted
 
 
 def quadratic(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -41,10 +45,30 @@ def test_not_far_above_the_mean_of_the_states():
     assert own < 1.05 * mean
 
 
-def test_what_is_asked_for_is_not_compared():
+@pytest.mark.slow
+def test_what_is_asked_for_is_compared_with_what_is_simple_alone():
     Z, X = quadratic(150, 3)
     for asked in ({"inference": "kbr"}, {"inference": "densities"}, {"reg": 0.01}):
-        assert km.KernelBayesFilter(**asked).fit(X, Z).held_out_ == {}
+        model = km.KernelBayesFilter(**asked).fit(X, Z)
+        way = asked.get("inference", "kbr")
+        assert list(model.held_out_) == [way, "ridge", "mean"]
+        nearest = min(model.held_out_, key=model.held_out_.get)
+        lines = [line for line in model.summary().splitlines() if "(nearest)" in line]
+        assert [line.split()[0] for line in lines] == [nearest]
+        assert "rows              150" in model.summary()  # not those of the nodes
+
+
+def test_a_ridge_regression_on_the_last_five_observations():
+    X, Z = TestUnasked.TRAIN.X, TestUnasked.TRAIN.Z
+    first = parted(X, Z, [slice(0, 40), slice(40, 60)])[0]  # of three parts
+    rows = [(13, i) for i in range(13, 40)] + [(46, i) for i in range(46, 60)]
+    lagged = [[X[max(start, i - k)] for k in range(5)] for start, i in rows]
+    assert_array_equal(first.learn.lagged, np.reshape(lagged, (41, 10)))
+    by_hand = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-4, 4, 200)))
+    by_hand.fit(first.learn.lagged, first.learn.Z)
+    assert_allclose(first.simple()["ridge"], by_hand.predict(first.held.lagged), atol=0.02)
+    wide = parted(np.tile(X, 60), Z, [slice(0, 60)])
+    assert set(wide[0].simple()) == {"mean"}
 
 
 def test_nothing_seen_is_told():
@@ -70,7 +94,7 @@ class TestUnasked:
     @pytest.mark.slow
     def test_densities_unless_something_of_the_rule_is_given(self, usual, rule):
         X, Z = self.TRAIN.X, self.TRAIN.Z
-        assert set(usual.held_out_) == {"kbr", "densities", "mean"}
+        assert set(usual.held_out_) == {"kbr", "densities", "ridge", "mean"}
         dense = km.KernelBayesFilter(inference="densities", max_active=500).fit(X, Z)
         assert_array_equal(usual.predict(self.TEST.X), dense.predict(self.TEST.X))
         assert off(usual, self.TEST.X, self.TEST.Z) < off(rule, self.TEST.X, self.TEST.Z)

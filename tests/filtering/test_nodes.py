@@ -14,7 +14,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 import kernelmean as km
 from kernelmean.densities.standard import NormalErrors
 from kernelmean.filtering.laws import LawsAt, StateLaw
-from kernelmean.filtering.nodes import Sparse, chain_near, chain_of, nodes_of, thinned
+from kernelmean.filtering.nodes import Sparse, chain_near, chain_of, nodes_of, thinned, widened
 from kernelmean.regression.lengthscales import evidence_loss
 
 
@@ -520,15 +520,36 @@ def test_a_constant_state_is_named():
         km.KernelBayesFilter(inference="densities").fit(X, Z)
 
 
-@pytest.mark.slow
-def test_states_that_follow_each_other_exactly_are_told_of():
-    """A column and its past, say: nodes that are draws have no successors among each other."""
-    rng, z = np.random.default_rng(0), np.zeros(150)
-    for t in range(2, 150):
+def lagged(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A column and its past: nodes that are draws have no exact successors among each other."""
+    rng, z = np.random.default_rng(seed), np.zeros(n)
+    for t in range(2, n):
         z[t] = 1.6 * z[t - 1] - 0.7 * z[t - 2] + 0.3 * rng.standard_normal()
     Z = np.column_stack([z, np.append(0.0, z[:-1])])
-    with pytest.warns(km.NumericalWarning, match="fewer than 1.4 successors"):
-        km.KernelBayesFilter(inference="densities").fit(Z[:, :1] + rng.normal(size=(150, 1)), Z)
+    return Z[:, :1] + rng.normal(size=(n, 1)), Z
+
+
+@pytest.mark.slow
+def test_states_that_follow_each_other_exactly_are_followed():
+    """Their laws reach the next nodes, and intervals hold what they should."""
+    X, Z = lagged(150, 0)
+    later, truth = lagged(300, 1)
+    model = km.KernelBayesFilter(inference="densities").fit(X, Z)
+    found = model.filter(later)
+    assert model.machine_.share is None  # nodes are draws
+    assert np.mean((found.mean() - truth) ** 2) < 0.25 * Z.var()
+    inside = (truth >= found.interval(0.9).lower) & (truth <= found.interval(0.9).upper)
+    assert (inside.mean(axis=0) > 0.85).all()
+
+
+def test_laws_reach_half_of_the_way_to_the_second_nearest_node():
+    points = np.random.default_rng(0).standard_normal((200, 2))
+    laws = LawsAt(NormalErrors(np.diag([1e-9, 0.5])), points + 0.1, np.zeros((200, 2)))
+    far = np.sort(np.linalg.norm(points[:, None] + 0.1 - points, axis=2), axis=1)[:, 1:2]
+    width = np.exp(widened(laws, points).log_size) * [1e-9, 0.5]
+    assert_allclose(width, np.hypot([1e-9, 0.5], far / 2), rtol=1e-6)
+    wide = LawsAt(laws.laws, laws.middle, np.full((200, 2), 30.0))
+    assert_allclose(widened(wide, points).log_size, wide.log_size, rtol=1e-6)
 
 
 def test_evidence_of_what_is_explained_to_the_last_digit():

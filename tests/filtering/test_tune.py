@@ -277,7 +277,7 @@ class TestHeldOut:
         Z, X = volatility(300, 0.95, 0.25, 31)
         model = km.KernelBayesFilter(inference="auto").fit(X, Z)
         held = model.held_out_
-        assert set(held) == {"kbr", "densities", "mean"}
+        assert set(held) == {"kbr", "densities", "ridge", "mean"}
         nodes = not hasattr(model, "reg_")
         assert nodes or held["kbr"] < held["densities"]  # the rule has to be clearly nearer
         how = "densities" if nodes else "kbr"
@@ -316,7 +316,7 @@ class TestHeldOut:
         monkeypatch.setattr("kernelmean.filtering.held_out.AHEAD", -np.inf)
         best = model.tune(TRAIN.X, TRAIN.Z, validation=2)
         assert best.inference == "kbr"
-        assert set(best.held_out_) == {"tuned", "untuned", "mean"}
+        assert set(best.held_out_) == {"tuned", "untuned", "ridge", "mean"}
 
 
 class TestRefusals:

@@ -256,16 +256,20 @@ def _losses(Phi, shares: Shares, beliefs) -> Iterator[tuple[LeaveOneOut, float]]
             yield few, few.P.shape[0] / len(rows)
 
 
-def tracking_error(means, Z: np.ndarray, learned: np.ndarray) -> float:
-    """Mean squared error of means, in units of the variances of the states learned from.
+def squares(means, Z: np.ndarray, learned: np.ndarray) -> np.ndarray:
+    """Squared errors of means, a row each, in units of the variances of the states learned from.
 
-    States that vary by no more than rounding dust do not count; what is not finite is infinite.
+    States that vary by no more than rounding dust do not count.
     """
     size = learned.std(axis=0)
     varies = size > 1e-8 * np.abs(learned).max(axis=0)
     off = (np.asarray(means) - Z)[:, varies] / size[varies]
-    error = float(np.mean(off**2)) if varies.any() else 0.0
-    return error if np.isfinite(error) else np.inf
+    return (off**2).sum(axis=1) / max(1, varies.sum())
+
+
+def tracking_error(means, Z: np.ndarray, learned: np.ndarray) -> float:
+    """Their mean; what is not finite is infinite."""
+    return float(np.nan_to_num(squares(means, Z, learned).mean(), nan=np.inf))
 
 
 def choose_smoother_reg(machine: Machine, sequences: list[slice]) -> float:

@@ -11,7 +11,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.spatial import cKDTree
 
 from ..core import arrays
-from ..core.checks import frozen, warn_numerical
+from ..core.checks import frozen
 from ..core.moments import evenly
 from ..core.saving import Saveable
 from ..densities.standard import NormalErrors, Standard
@@ -21,7 +21,7 @@ from .laws import Laws, LawsAt, StateLaw
 from .machine import Recursion, Step
 
 NODES = 500  # of one state; cells of two
-LEAST, MOST = 1_000, 10_000  # of draws; as many as the narrower laws are
+LEAST, MOST = 1_000, 6_000  # of draws; as many as the narrower laws are
 PAIRS, REACHED = 1e6, 300  # so many may follow each other, and may follow each, at least
 BEYOND = 2.0, 0.25  # of the range, on both sides, of nodes of one column and of several
 GOLDEN = (1 + 5**0.5) / 2
@@ -35,7 +35,8 @@ STEPS = 20, 100  # of the paths that they are drawn from; between them a third o
 TIMES, DRAWN = 8, 16_000  # draws of which one is kept, and all of them at most
 NOTHING = 1e-9  # of a row's largest transition
 FAR = 5.5  # standard deviations: what is there comes to nothing
-FEW = 3.0  # successors of a node, or nodes that an observation leaves: intervals mean nothing then
+FEW = 3.0  # nodes that an observation leaves: intervals mean nothing then
+NEAREST = 2  # of the nodes, to which a law has to reach
 THIN = 0.25  # share of transitions below which the others are not kept
 ABSURD = 12.0  # log density below that of the most surprising training row, of a collapse
 
@@ -94,8 +95,7 @@ class NodeMachine(Recursion):
         told = seeing, X[evenly(len(X), LOOKED)]
         points, sizes = nodes_of(moving, told, Z, limit, quick, rng)
         if sizes is None:
-            self.transition = chain_near(moving.at(points), points)
-            warn_of_few(self.transition)
+            self.transition = chain_near(widened(moving.at(points), points), points)
         else:
             self.transition = thinned(chain_of(moving.at(points).log_density(points), sizes))
             onward = moving.at(Z[evenly(len(Z), LEAST)]).log_density(points)
@@ -260,6 +260,20 @@ def chain_of(log_density: np.ndarray, sizes: np.ndarray | None = None) -> np.nda
     return K
 
 
+def widened(laws: LawsAt, points: np.ndarray) -> LawsAt:
+    """At least as wide as half of the way from the middle to the second nearest node.
+
+    Where states follow each other more exactly beliefs would stay on a node, or leave the path.
+    """
+    errors: Any = laws.laws
+    normal = isinstance(errors, NormalErrors)
+    own = np.linalg.norm(errors.root, axis=1) if normal else errors.embedding.points.std(axis=0)
+    width = np.exp(laws.log_size) * own
+    far = cKDTree(points).query(laws.middle, min(NEAREST, len(points)))[0].reshape(len(points), -1)
+    more = 0.5 * np.log1p((0.5 * far[:, -1:] / width) ** 2)
+    return replace(laws, log_size=laws.log_size + more)
+
+
 def chain_near(laws: LawsAt, points: np.ndarray) -> np.ndarray | Sparse:
     """Transition probabilities between nodes that were drawn, next to nothing left out.
 
@@ -286,18 +300,6 @@ def chain_near(laws: LawsAt, points: np.ndarray) -> np.ndarray | Sparse:
     K = coo_array((np.append(share, np.ones(len(alone))), (rows, columns)), shape=(n, n)).tocsr()
     sparse = Sparse(K)
     return sparse.rows.toarray() if K.nnz > THIN * n**2 else sparse
-
-
-def warn_of_few(transition: np.ndarray | Sparse) -> None:
-    """Tell of states that follow each other so exactly that no node is another's successor."""
-    K: Any = transition.rows if isinstance(transition, Sparse) else transition
-    successors = float(np.median(1.0 / (K * K).sum(axis=1)))
-    if successors < FEW:
-        warn_numerical(
-            f"half of the {K.shape[0]} nodes have fewer than {successors + 0.1:.1f} successors, so "
-            "exactly do the states follow each other (one column may be the past of another): "
-            "intervals are far too narrow. inference='kbr' can follow such states"
-        )
 
 
 class Sparse(Saveable):

@@ -44,10 +44,11 @@ def tune(model, X, Z, lengths, validation, objective: str, n_jobs, verbose: Verb
     with checks.hushed():
         machine: Any = plan.learned(points_x, points_z, sequences)
     tried, best, begun = search.found(machine.rule.reg, verbose)
-    mean = float(np.mean([part.error(part.mean) for part in parts]))
-    held = {"tuned": best["error"], "untuned": begun["error"], "mean": mean}
+    rivals = [{name: part.error(m) for name, m in part.simple().items()} for part in parts]
+    held = {"tuned": best["error"], "untuned": begun["error"]}
+    held |= {name: float(np.mean([each[name] for each in rivals])) for name in rivals[0]}
     settings = search.kernels_at(best) | {"inference": "kbr", "reg": best["reg"]}
-    chosen = clone(model).set_params(**settings).fit(X, Z, lengths)
+    chosen = clone(model).set_params(**settings)._learned(X, Z, lengths, judged=False)
     chosen.reg_smoother = chosen.reg_smoother_
     warn_if_as_near(held)
     chosen.tuning_, chosen.held_out_ = tried, held
