@@ -233,7 +233,7 @@ class TestTextCategories:
 
     def test_refusals(self, refused, days):
         days.assign(**{"the day": [f"day {i}" for i in range(200)]}).to_csv("days.csv")
-        words = "column 'the day' is to be a category, but has 200 different texts in 200 rows"
+        words = "column 'the day' is to be a category, but takes 200 different values in 200 rows"
         assert words in refused("iv", "days.csv", *self.asked)
         assert "--kernel 'NAME=category'" in refused("iv", "days.csv", *self.asked[:8])
 
