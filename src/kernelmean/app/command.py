@@ -119,7 +119,7 @@ class Shared(Answering):
         """Whether a fit shows its progress; of a file in blocks, that of reading is shown."""
         return not self.quiet and self.chunksize is None
 
-    def refuse(self, clashes: Mapping[str, bool], **known: str) -> None:
+    def refuse(self, clashes: Mapping[str, bool], **known: Any) -> None:
         """Options that do not go together, by the name of what is then said."""
         for name, clash in clashes.items():
             if clash:

@@ -31,13 +31,15 @@ class Batch(Law):
         """One of the laws, whose answers are without the axis of a batch; or a smaller batch."""
         chosen = np.arange(len(self))[index]
         own = {name: _some(getattr(self, name), chosen) for name in self.by_row}
-        return replace(self, labels=self.labels.at(chosen), **own)
+        batch: Any = self  # a dataclass, below
+        return replace(batch, labels=self.labels.at(chosen), **own)
 
 
 def _some(values: Any, chosen: np.ndarray) -> Any:
-    if isinstance(values, MeanEmbedding):
-        return values[chosen.tolist()]
-    return values[int(chosen)] if chosen.ndim == 0 else arrays.take(values, chosen, axis=0)
+    if isinstance(values, tuple):
+        return tuple(values[i] for i in chosen)
+    one = chosen.ndim == 0 or isinstance(values, MeanEmbedding)
+    return values[chosen.tolist()] if one else arrays.take(values, chosen, axis=0)
 
 
 class ObservationLaw(Law):
@@ -82,7 +84,7 @@ class RegimeForecast(ObservationLaw, Batch):
     labels: Labels = field(default_factory=Labels)
 
     stands_for: ClassVar = "states"
-    by_row = ("states",)
+    by_row: ClassVar[tuple[str, ...]] = ("states",)
     observations = attribute("observations", "embedding")
 
     @cached_property

@@ -34,13 +34,13 @@ class _States(Law):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class _Steps(_States):
+class _Steps(_States, Batch):
     """A batch of laws of the state, one a step."""
 
     machine: Recursion
     steps: tuple[Step, ...]
     labels: Labels = field(kw_only=True)
-    by_row: ClassVar[tuple[str, ...]] = ()  # what else each law has its own of
+    by_row: ClassVar[tuple[str, ...]] = ("steps",)
     embeddings = attribute("embeddings", "embedding")
 
     @cached_property
@@ -75,11 +75,9 @@ class _Steps(_States):
     def __getitem__(self, index) -> Any:
         """One of the laws, as a belief that can be carried on; or a smaller batch."""
         chosen = np.arange(len(self))[index]
-        labels = self.labels.at(chosen)
         if chosen.ndim == 0:
-            return Belief(self.machine, self.steps[chosen], labels)
-        some = {"steps": tuple(self.steps[i] for i in chosen), "labels": labels}
-        return replace(self, **some, **{name: getattr(self, name)[chosen] for name in self.by_row})
+            return Belief(self.machine, self.steps[chosen], self.labels.at(chosen))
+        return super().__getitem__(chosen)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -96,7 +94,7 @@ class FilterResult(_Steps):
     """
 
     missing: np.ndarray
-    by_row = ("missing",)
+    by_row = ("steps", "missing")
 
     @property
     def collapsed(self) -> np.ndarray:

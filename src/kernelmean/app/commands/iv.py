@@ -94,10 +94,7 @@ class Settings(Shared):
                 raise UserError(f"Missing option '{name}'.")
         y, x, z = (tuple(asked or ()) for asked in given.values())
         if len(y) > 1:
-            raise UserError(
-                f"--y is {', '.join(y)}; a single outcome is needed, its name in double quotes if "
-                "it has a comma: --y '\"a,b\"'"
-            )
+            raise UserError(SAY("outcomes", found=", ".join(y)))
         return Roles(y[0], x, z, tuple(self.c or ()), "xzc")
 
     def rows(self, data: Path) -> Used:
@@ -368,10 +365,6 @@ class FirstStage:
     ----------
     x, fitted : array of shape (n,)
         The regressor, and E[x | Z, C] by kernel ridge regression.
-    r2 : float
-        Share of the variance of x predicted from Z and C, each row left out in turn.
-    r2_exogenous : float
-        The same from C alone; 0 without exogenous columns.
     f : float
         F statistic of Z in the linear regression of x on 1, Z and C.
     """
@@ -379,14 +372,9 @@ class FirstStage:
     def __init__(self, x: np.ndarray, Z: np.ndarray, C: np.ndarray):
         rows = evenly(len(x), MEASURED)
         self.x, Z, C = x[rows], Z[rows], C[rows]
-        self.r2, self.fitted = _left_out(np.hstack([Z, C]), self.x)
-        self.r2_exogenous = _left_out(C, self.x)[0] if C.shape[1] else 0.0
+        inputs = np.hstack([Z, C])
+        self.fitted = ConditionalEmbedding("gaussian", Linear()).fit(inputs, self.x).predict(inputs)
         self.f = _f_statistic(self.x, Z, C)
-
-
-def _left_out(inputs: np.ndarray, x: np.ndarray) -> tuple[float, np.ndarray]:
-    model = ConditionalEmbedding("gaussian", Linear()).fit(inputs, x)
-    return max(0.0, 1 - model.loo_score_ / x.var()), model.predict(inputs)
 
 
 def _f_statistic(x: np.ndarray, Z: np.ndarray, C: np.ndarray) -> float:
@@ -420,12 +408,12 @@ def facts(a: Analysis) -> list[Fact]:
 def strength(a: Analysis) -> list[Fact]:
     """What the first stage says about each endogenous column."""
     rows: list[Fact] = []
-    for x, f, df in zip(a.columns.x, a.strength.f, a.strength.df, strict=True):
-        stage = a.first_stages[x]
-        alone = " " + SAY("alone", r2=number(stage.r2_exogenous)) if a.columns.c else ""
-        predicted = SAY("first_r2", given=_given(a), alone=alone)
-        counted = SAY("first_f", df=number(df, 2), weak=inference.WEAK, f=number(stage.f))
-        rows += [(f"First-stage R² of {x}", number(stage.r2), predicted)]
+    told = zip(a.columns.x, a.strength.partial_r2, a.strength.f, a.strength.df, strict=True)
+    what = "what the exogenous columns leave of its variance" if a.columns.c else "its variance"
+    for x, r2, f, df in told:
+        linear = number(a.first_stages[x].f)
+        counted = SAY("first_f", df=number(df, 2), weak=inference.WEAK, f=linear)
+        rows += [(f"First-stage R² of {x}", number(r2), SAY("first_r2", what=what))]
         rows += [(f"First-stage F of {x}", number(f), counted)]
     return rows
 
@@ -525,7 +513,9 @@ def curve_figure(a: Analysis, column: str) -> Figure:
     """The structural curve along one column, against plain kernel ridge and the data."""
     seen = "" if a.plain is None else SAY("seen")
     known = {"x": column, "y": a.columns.y, "level": level_words(a.level)}
-    caption = SAY("curve", seen=seen, held=_held(a, column), **known)
+    draft = a.model.fit_.draft
+    straight = " " + SAY("straight") if draft.bare and draft.trend == 1 else ""
+    caption = SAY("curve", seen=seen, held=straight + _held(a, column), **known)
     return Figure(f"curve-{column}", caption, a.display(column).plot)
 
 
