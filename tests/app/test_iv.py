@@ -501,6 +501,7 @@ def test_predictions_never_hide_a_column_of_the_same_name(market):
         ([*MARKET, "--seed", "9" * 30], "--seed"),
         ([*MARKET, "--level", "95"], "'--level'"),
         ([*MARKET, "--out", "a" * 300], "File name too long"),
+        ([*MARKET, "--out", " "], "--out is ' '; a folder ('.' for this one) is needed"),
         ([*MARKET, "--at", "a" * 300], "File name too long"),
         ([*MARKET, "--kernel", "gausian"], "gausian"),
         ([*MARKET, "--kernel", "season=linaer"], "linaer"),
