@@ -11,8 +11,9 @@ names no family: whatever differs between the states, and lasts or alternates in
 # ----------------------
 # A series has two regimes of 25 steps on average. In both it has mean 0 and variance 1; in one
 # large values go up, in the other down. How many states there are is read off the correlations of
-# consecutive values (left): one stands out from the noise, which makes two states. On the right
-# are the densities found, with the true ones dotted.
+# consecutive values (left): one stands out from the noise, which makes two states. It does in 39 of
+# 40 such series of 4,000 values, and in 24 of 40 of half the length: there name the number, or ask
+# `KernelHMM("likelihood")`. On the right are the densities found, with the true ones dotted.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -29,7 +30,7 @@ def draw(turns, seed):
     return np.where(states == 0, tail, -tail)[:, None], states
 
 
-X, _ = draw(80, seed=5000)
+X, _ = draw(160, seed=5000)
 model = km.KernelHMM(random_state=0).fit(X)
 print("states:", model.n_components_)
 print("stay with probability", model.transmat_.diagonal().round(2), "in truth 0.96")

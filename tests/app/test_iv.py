@@ -71,7 +71,7 @@ def test_files_and_summary(run, csv, market):
         assert words in result.stdout
     assert "Average derivatives" not in result.stdout  # the slopes are told once
     assert "\n\nThe structural curve\n" in result.stdout  # a line between paragraph and heading
-    assert "left out in turn. The exogenous" in Path("results/report.html").read_text()
+    assert "what the exogenous columns leave of" in Path("results/report.html").read_text()
     table = pd.read_csv("results/predictions.csv")
     assert list(table) == [
         "row",
@@ -233,7 +233,7 @@ class TestTextCategories:
 
     def test_refusals(self, refused, days):
         days.assign(**{"the day": [f"day {i}" for i in range(200)]}).to_csv("days.csv")
-        words = "column 'the day' is to be a category, but has 200 different texts in 200 rows"
+        words = "column 'the day' is to be a category, but takes 200 different values in 200 rows"
         assert words in refused("iv", "days.csv", *self.asked)
         assert "--kernel 'NAME=category'" in refused("iv", "days.csv", *self.asked[:8])
 
@@ -501,6 +501,7 @@ def test_predictions_never_hide_a_column_of_the_same_name(market):
         ([*MARKET, "--seed", "9" * 30], "--seed"),
         ([*MARKET, "--level", "95"], "'--level'"),
         ([*MARKET, "--out", "a" * 300], "File name too long"),
+        ([*MARKET, "--out", " "], "--out is ' '; a folder ('.' for this one) is needed"),
         ([*MARKET, "--at", "a" * 300], "File name too long"),
         ([*MARKET, "--kernel", "gausian"], "gausian"),
         ([*MARKET, "--kernel", "season=linaer"], "linaer"),
@@ -657,8 +658,6 @@ def test_first_stage_on_a_linear_model():
     full = sm.OLS(x, sm.add_constant(np.hstack([Z, C]))).fit()
     small = sm.OLS(x, sm.add_constant(C)).fit()
     assert stage.f == pytest.approx(full.compare_f_test(small)[0])
-    assert stage.r2 == pytest.approx(full.rsquared, abs=0.06)
-    assert stage.r2_exogenous == pytest.approx(small.rsquared, abs=0.06)
     assert FirstStage(x, rng.normal(size=(300, 1)), C).f < 10
     assert FirstStage(x, C.copy(), C).f == 0  # the instrument repeats an exogenous column
 

@@ -68,6 +68,16 @@ def typed(say: Texts, name: str, read: Callable[[str], Any], word: str = "TEXT")
     return option(say, name, parser=parser, metavar=word)
 
 
+def folder(text: str) -> Path:
+    """`--out`: an empty name is rather a variable of the shell that is not set."""
+    if not text.strip():
+        raise ValueError
+    return Path(text)
+
+
+OUT = typed(SAY, "--out", folder, "PATH")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Talk:
     """The options that every command has."""
@@ -90,7 +100,7 @@ class Talk:
 class Answering(Talk):
     """The options of commands that learn something, and write what they found."""
 
-    out: Annotated[Path, option(SAY, "--out")] = HERE
+    out: Annotated[Path, OUT] = HERE
     seed: Annotated[int, option(SAY, "--seed", min=0, max=2**32 - 1)] = 0
     level: Annotated[float, option(SAY, "--level", min=0.01, max=0.99, metavar="SHARE")] = 0.95
 
@@ -109,7 +119,7 @@ class Shared(Answering):
         """Whether a fit shows its progress; of a file in blocks, that of reading is shown."""
         return not self.quiet and self.chunksize is None
 
-    def refuse(self, clashes: Mapping[str, bool], **known: str) -> None:
+    def refuse(self, clashes: Mapping[str, bool], **known: Any) -> None:
         """Options that do not go together, by the name of what is then said."""
         for name, clash in clashes.items():
             if clash:

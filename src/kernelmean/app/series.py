@@ -175,10 +175,7 @@ class Rows:
         some = int((gone.any(axis=1) & ~gone.all(axis=1)).sum())
         if not some or gone.any(axis=1).all():
             return self.backwards
-        return [
-            *self.backwards,
-            f"{some:,} of {len(gone):,} rows have some of the {what} and not others; {count}.",
-        ]
+        return [*self.backwards, SAY("some", some=some, n=len(gone), what=what, count=count)]
 
 
 # ---------------------------------------------------------------- the file
@@ -239,17 +236,13 @@ def _changes(label: pd.Series, table: tables.Table, sequence: str) -> np.ndarray
     """Whether another sequence begins at each row; its rows must be together."""
     if label.isna().any():
         row = label.index[label.isna()][0]
-        raise UserError(
-            f"column {sequence!r} of {table.path} (asked for by --sequence) is empty in row {row}"
-        )
+        raise UserError(SAY("unnamed", name=sequence, path=table.path, row=row))
     begins = (label != label.shift()).to_numpy()
     firsts = label[begins]
     again = firsts[firsts.duplicated()]
     if len(again):
-        raise UserError(
-            f"the rows of {sequence} {again.iloc[0]} in {table.path} are not together: they begin "
-            f"again in row {again.index[0]}; sort the file by {sequence!r}, then by time"
-        )
+        known = {"value": again.iloc[0], "row": again.index[0]}
+        raise UserError(SAY("apart", name=sequence, path=table.path, **known))
     return begins
 
 
@@ -291,18 +284,12 @@ def _backwards(table: tables.Table, rows: Rows) -> list[str]:
         times = read_dates(column)
         back = [_back(times.iloc[s]) for s in whole]
         if all(len(b) == s.stop - s.start - 1 > 0 for b, s in zip(back, whole, strict=True)):
-            raise UserError(
-                f"column {name!r} of {table.path} runs backwards, from {column.iloc[0]} in row "
-                f"{column.index[0]} to {column.iloc[-1]} in row {column.index[-1]}, and rows are "
-                "taken in the order of the file; sort it by time, the oldest first, or leave the "
-                "column out if it is no time"
-            )
+            known = {"first": column.iloc[0], "last": column.iloc[-1]}
+            rows_of = {"row": column.index[0], "end": column.index[-1]}
+            raise UserError(SAY("newest", name=name, path=table.path, **known, **rows_of))
         if any(back):
             first = next(filter(None, back))[0]
-            return [
-                f"Rows are taken in the order of the file, and column {name!r} of {table.path} "
-                f"goes back in row {first}. If that is the time, sort the file by it first."
-            ]
+            return [SAY("back", name=name, path=table.path, row=first)]
     return []
 
 
@@ -455,6 +442,13 @@ def for_each(
         return Figure(f"{file}-{i}", text, one, height, shape=(count, 1), shared="x")
 
     return [figure(i, rest) for i, rest in enumerate(rows.slices[:DRAWN])]
+
+
+def code(say: words.Texts, s: Settings, source: str, changed: str = "", **known: Any) -> str:
+    """What to type to ask more; `changed` are lines after those that read the columns."""
+    rows, inputs = words.reading(source, s.columns) + changed, words.reading(source, s.inputs or [])
+    key = "code" if s.inputs is None else "code_inputs"
+    return say.code(key, rows=rows, inputs=inputs, **known)
 
 
 def files(name: str, a: Any) -> dict[str, Any]:

@@ -391,16 +391,6 @@ def check_sample(frame: pd.DataFrame, what: str = "rows", count: int | None = No
             raise UserError(f"column {name!r} has values beyond {LARGEST:g}; rescale it")
 
 
-def check_few(column: pd.Series) -> None:
-    """Refuse categories that hardly repeat."""
-    count = column.nunique()
-    if 2 * count > len(column):
-        raise UserError(
-            f"column {column.name!r} is to be a category, but has {count} different texts in "
-            f"{len(column)} rows; at most half as many are needed"
-        )
-
-
 def refuse_empty(frame: pd.DataFrame) -> None:
     """Refuse a column without any value."""
     for name, column in frame.items():

@@ -1,9 +1,9 @@
 """What a hidden Markov model returns: forecasts, and a belief that is carried on row by row."""
 
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -17,6 +17,29 @@ from ..embedding.law import Law
 from .markov import moved
 from .model import FittedChain, draws
 from .rows import as_inputs, gaps_in, observed
+
+
+class Batch(Law):
+    """Laws that can be counted, taken one by one, and in part: dataclasses with `labels`."""
+
+    by_row: ClassVar[tuple[str, ...]] = ("embedding",)  # what each law has its own of
+
+    def __len__(self) -> int:
+        return len(self.embedding)
+
+    def __getitem__(self, index) -> Any:
+        """One of the laws, whose answers are without the axis of a batch; or a smaller batch."""
+        chosen = np.arange(len(self))[index]
+        own = {name: _some(getattr(self, name), chosen) for name in self.by_row}
+        batch: Any = self  # a dataclass, below
+        return replace(batch, labels=self.labels.at(chosen), **own)
+
+
+def _some(values: Any, chosen: np.ndarray) -> Any:
+    if isinstance(values, tuple):
+        return tuple(values[i] for i in chosen)
+    one = chosen.ndim == 0 or isinstance(values, MeanEmbedding)
+    return values[chosen.tolist()] if one else arrays.take(values, chosen, axis=0)
 
 
 class ObservationLaw(Law):
@@ -44,7 +67,7 @@ class ObservationLaw(Law):
 
 
 @dataclass(frozen=True, repr=False)
-class RegimeForecast(ObservationLaw):
+class RegimeForecast(ObservationLaw, Batch):
     """Laws of the observations that come after those given, step by step.
 
     Attributes
@@ -61,6 +84,7 @@ class RegimeForecast(ObservationLaw):
     labels: Labels = field(default_factory=Labels)
 
     stands_for: ClassVar = "states"
+    by_row: ClassVar[tuple[str, ...]] = ("states",)
     observations = attribute("observations", "embedding")
 
     @cached_property
@@ -73,12 +97,11 @@ class RegimeForecast(ObservationLaw):
         """Of the emission densities; 0, that of weighted rows, where these are of variates."""
         return self.chain.spread
 
-    def __len__(self) -> int:
-        return int(self.states.shape[0])
-
     def __repr__(self) -> str:
-        states = f"{self.states.shape[1]} {self.stands_for}"
-        return f"{type(self).__name__}({len(self)} steps, {states})"
+        *steps, states = self.states.shape
+        return (
+            f"{type(self).__name__}({steps[0] if steps else 1} steps, {states} {self.stands_for})"
+        )
 
 
 def as_prior(prior, K: int) -> np.ndarray:

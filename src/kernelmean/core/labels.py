@@ -51,7 +51,7 @@ class Labels(Saveable):
         if frequency is not None:
             return Labels(self.columns, _following(self.index, frequency, steps))
         if isinstance(last, int | np.integer):
-            return Labels(self.columns, [int(last) + k for k in range(1, steps + 1)])
+            return Labels(self.columns, int(last) + np.arange(1, steps + 1))
         return Labels(self.columns)
 
     def named(self, d: int, stem: str = "y") -> list[str]:

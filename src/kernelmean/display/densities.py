@@ -11,6 +11,7 @@ from ..core.arrays import to_numpy
 from ..core.checks import as_points, check_column, check_columns, check_count, check_lengths
 from ..core.labels import Labels
 from ..densities.conditional_density import ConditionalDensity
+from ..embedding.law import names_like
 from .base import Display, PanelDisplay, along, panels
 from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, literal, shade
 
@@ -53,7 +54,7 @@ class ConditionalDensityDisplay(Display):
     >>> model = km.ConditionalDensity().fit(data.X, data.Y)
     >>> display = km.display.ConditionalDensityDisplay.from_estimator(model, [[0.0], [1.0]])
     >>> display.densities.shape, display.labels
-    ((2, 400), ['x0 = 0', 'x0 = 1'])
+    ((2, 400), ['x = 0', 'x = 1'])
     """
 
     grid: np.ndarray
@@ -103,7 +104,10 @@ class ConditionalDensityDisplay(Display):
         tails = [(1 - level) / 2, 0.5, (1 + level) / 2]
         lower, median, upper = model.quantiles(X, tails)[..., j]
         grid, densities = model.densities(X, j, n_grid)
-        beside, names = model.near(rows, near, j), _labels(labels, rows, x_names(estimator))
+        beside, names = (
+            model.near(rows, near, j),
+            _labels(labels, rows, estimator),
+        )
         return cls(grid, densities, median, lower, upper, beside, names, model.names[j], level)
 
     def _draw(self, ax) -> None:
@@ -201,7 +205,7 @@ class DensityMapDisplay(Display):
         n_grid : int
         """
         model = Outcomes(estimator, y)
-        names = x_names(estimator)
+        names = names_like(estimator, estimator.n_features_in_)
         c, j = check_column(column, names), check_column(output, model.names, "output")
         points = to_numpy(as_points(estimator.points_x_ if X is None else X, "X", one_d=False))
         check_columns(points, len(names), "X", "the training X")
@@ -210,7 +214,8 @@ class DensityMapDisplay(Display):
             check_lengths(len(points), len(shown), "X", "y")
         grid, path = along(points, c, n_grid)
         held = {name: float(path[0, i]) for i, name in enumerate(names) if i != c}
-        path = _named(path, estimator)
+        if hasattr(estimator, "feature_names_in_"):
+            path = Labels(tuple(names)).frame({"": path})
         grid_y, density = model.densities(path, j, 3 * n_grid // 2)
         levels = tuple(map(float, levels))
         curves = model.quantiles(path, levels)[..., j].T
@@ -321,7 +326,10 @@ class DensityContourDisplay(PanelDisplay):
         densities = model.joint(X, pair, first, second)
         levels = tuple(sorted(map(float, levels)))
         edges = np.array([heights(p, levels) for p in densities])
-        beside, names = model.near(rows, near, pair), _labels(labels, rows, x_names(estimator))
+        beside, names = (
+            model.near(rows, near, pair),
+            _labels(labels, rows, estimator),
+        )
         y_names = model.names[pair[0]], model.names[pair[1]]
         return cls(first, second, densities, levels, edges, beside, names, y_names)
 
@@ -445,27 +453,12 @@ class Outcomes:
         return [observed[i][:, columns] for i in order[:, :count]]
 
 
-def x_names(estimator: ConditionalDensity) -> list[str]:
-    """Names of the columns of X: their own, or x0, x1, …."""
-    names = getattr(estimator, "feature_names_in_", None)
-    count = estimator.n_features_in_
-    return [f"x{i}" for i in range(count)] if names is None else [str(name) for name in names]
-
-
-def _named(rows: np.ndarray, estimator: ConditionalDensity) -> Any:
-    """Rows as a DataFrame, where the estimator learned from one."""
-    if not hasattr(estimator, "feature_names_in_"):
-        return rows
-    import pandas as pd
-
-    return pd.DataFrame(rows, columns=list(estimator.feature_names_in_))
-
-
-def _labels(labels, rows: np.ndarray, names: list[str]) -> list[str]:
+def _labels(labels, rows: np.ndarray, estimator: ConditionalDensity) -> list[str]:
     """As given, or the columns in which the rows differ."""
     if labels is not None:
         check_lengths(len(rows), len(labels), "X", "labels")
         return list(labels)
+    names = names_like(estimator, rows.shape[1])
     differ = [j for j in range(len(names)) if np.ptp(rows[:, j]) > 0] or range(len(names))
     return [", ".join(f"{names[j]} = {row[j]:.4g}" for j in differ) for row in rows]
 

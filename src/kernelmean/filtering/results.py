@@ -3,11 +3,11 @@
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ..chains.results import as_observation
+from ..chains.results import Batch, as_observation
 from ..core import Array, arrays
 from ..core.interval import Interval
 from ..core.labels import Labels
@@ -34,12 +34,13 @@ class _States(Law):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class _Steps(_States):
+class _Steps(_States, Batch):
     """A batch of laws of the state, one a step."""
 
     machine: Recursion
     steps: tuple[Step, ...]
     labels: Labels = field(kw_only=True)
+    by_row: ClassVar[tuple[str, ...]] = ("steps",)
     embeddings = attribute("embeddings", "embedding")
 
     @cached_property
@@ -66,10 +67,17 @@ class _Steps(_States):
     def _parts(self) -> list[Self]:
         """The same laws, so few at a time that their weights take little memory."""
         step = block_rows(COPIES * self.machine.points.shape[0])
-        return [replace(self, steps=self.steps[i : i + step]) for i in range(0, len(self), step)]
+        return [self[i : i + step] for i in range(0, len(self), step)]
 
     def __len__(self) -> int:
         return len(self.steps)
+
+    def __getitem__(self, index) -> Any:
+        """One of the laws, as a belief that can be carried on; or a smaller batch."""
+        chosen = np.arange(len(self))[index]
+        if chosen.ndim == 0:
+            return Belief(self.machine, self.steps[chosen], self.labels.at(chosen))
+        return super().__getitem__(chosen)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -86,6 +94,7 @@ class FilterResult(_Steps):
     """
 
     missing: np.ndarray
+    by_row = ("steps", "missing")
 
     @property
     def collapsed(self) -> np.ndarray:
@@ -98,7 +107,7 @@ class FilterResult(_Steps):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Observations(Law):
+class Observations(Batch):
     """A batch of laws of what is observed.
 
     Attributes
@@ -143,8 +152,8 @@ class Belief(_States):
     keeps a version.
     """
 
-    def __init__(self, machine: Recursion, step: Step):
-        self.machine, self.step = machine, step
+    def __init__(self, machine: Recursion, step: Step, labels: Labels = Law.labels):
+        self.machine, self.step, self.labels = machine, step, labels
 
     def predict(self) -> Self:
         """One step on in time."""

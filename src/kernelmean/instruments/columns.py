@@ -129,13 +129,18 @@ class Forms:
                     "all levels are known; make columns of 0 and 1 of it"
                 )
             values = np.unique(arrays.to_numpy(points[:, j]))
-            if 2 * len(values) > points.shape[0]:
-                raise ValueError(
-                    f"column {names[j]!r} is to be a category, but takes {len(values)} different "
-                    f"values in {points.shape[0]} rows; at most half as many are needed"
-                )
+            check_repeated(names[j], len(values), points.shape[0])
             found.append((j, tuple(map(float, values))))
         return tuple(found)
+
+
+def check_repeated(name: str, count: int, n: int) -> None:
+    """Refuse a category whose values hardly repeat."""
+    if 2 * count > n:
+        raise ValueError(
+            f"column {name!r} is to be a category, but takes {count} different values in {n} rows; "
+            "at most half as many are needed"
+        )
 
 
 def forms_of(kernel_x, kernel_z, roles: Roles) -> tuple[Forms, Forms]:
@@ -192,7 +197,8 @@ def _by_name(asked, names: Sequence[str], more: Sequence[str], argument: str) ->
             told[names[int(key)]] = form
             continue
         # a category of a formula, C(region), is several columns: C(region)[T.north], …
-        mine = [n for n in (*names, *more) if n == key or n.startswith(f"{key}[")]
+        starts = tuple(f"{called}[" for called in (key, f"C({key})", f"C(`{key}`)"))
+        mine = [n for n in (*names, *more) if n == key or n.startswith(starts)]
         if key != OTHERS and not mine:
             raise ValueError(
                 f'{argument} speaks of column {key!r}; one of {[*names, *more]}, or "*" for all '

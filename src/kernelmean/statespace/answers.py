@@ -189,7 +189,7 @@ class SpaceAnswers(ChainEstimator):
         laws = cast(LineForecast, self._laws_of(rows, course))
         Y = arrays.to_numpy(self.points_like(X, "X")[0])
         for t in np.flatnonzero(course.seen & ~rows.seen):
-            found[t] = laws.at([t]).log_guarded(Y[[t]])
+            found[t] = laws[[t]].log_guarded(Y[[t]])
         return found
 
     def forecast(

@@ -2,19 +2,18 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
 from ..chains.markov import one_of
 from ..chains.model import FittedChain
-from ..chains.results import RegimeBelief, RegimeForecast, as_observation
+from ..chains.results import Batch, RegimeBelief, RegimeForecast, as_observation
 from ..core import Array, arrays
 from ..core.labels import Labels
 from ..core.moments import block_rows
 from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
-from ..embedding.law import Law
 from .backbone import AS_IT_IS, FittedBackbone, Transform
 from .guard import FAR, WIDE
 from .latent import Latent
@@ -78,7 +77,7 @@ class NodeModel:
 
 
 @dataclass(frozen=True, repr=False)
-class LatentResult(Law):
+class LatentResult(Batch):
     """Laws of the latent state of every row: one of many equivalent representations.
 
     Means and units are conventions; in one dimension ranks are not, up to reversal. Ends of
@@ -116,11 +115,13 @@ class LatentResult(Law):
         """Of the nodes, (n, m)."""
         return self.embedding.weights
 
-    def __len__(self) -> int:
-        return len(self.embedding)
+    def __getitem__(self, index) -> Any:
+        some, told = super().__getitem__(index), self.moments
+        return some if told is None else replace(some, moments=tuple(part[index] for part in told))
 
     def __repr__(self) -> str:
-        return f"LatentResult({len(self)} rows, {self.embedding.points.shape[1]} latent)"
+        latent = f"{self.embedding.points.shape[1]} latent"
+        return f"LatentResult({self.embedding.batch or 1} rows, {latent})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -137,11 +138,6 @@ class StateForecast(RegimeForecast):
     """
 
     stands_for = "nodes"
-    by_row: ClassVar[tuple[str, ...]] = ("states",)  # what each law has its own of
-
-    def at(self, rows) -> Self:
-        """Some of the laws."""
-        return replace(self, **{name: getattr(self, name)[rows, ...] for name in self.by_row})
 
     def mean(self) -> Array:
         """E y, (n, d)."""
@@ -151,9 +147,16 @@ class StateForecast(RegimeForecast):
     def quantile(self, q) -> Array:
         """Quantiles of every column: (n, d) for a number, (n, len(q), d) for a list."""
         points = self.chain.emissions.points
-        n, step = self.states.shape[0], block_rows(points.shape[0])
-        blocks = [self.at(some)._quantile(q) for some in arrays.slices(n, step)]
+        if self.states.ndim == 1:
+            return self._alone.quantile(q)[0]
+        n, step = len(self), block_rows(points.shape[0])
+        blocks = [self[some]._quantile(q) for some in arrays.slices(n, step)]
         return blocks[0] if n <= step else arrays.namespace(points).concat(blocks, axis=0)
+
+    @property
+    def _alone(self) -> Self:
+        """A single law as a batch of one."""
+        return replace(self, **{name: getattr(self, name)[None] for name in self.by_row})
 
     def _quantile(self, q) -> Array:
         chain = self.chain

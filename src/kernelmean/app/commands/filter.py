@@ -16,7 +16,7 @@ from ...filtering.kernel_bayes_filter import KernelBayesFilter
 from ...filtering.nodes import NodeMachine
 from .. import series, words
 from ..command import Command, Names, columns, option
-from ..errors import UserError, noted
+from ..errors import noted
 from ..report import Block, Fact, Figure, Grid, Prose, Report, account, analysis
 from ..series import Ordered, Rows, by_column, covered, rmse, straight, with_ends
 from ..tables import Table, check_sample
@@ -157,15 +157,12 @@ def learn(settings: Settings, train: Rows) -> KernelBayesFilter:
 def to_tune(settings: Settings, train: Rows) -> bool:
     """Whether to search for settings: as asked, or where it is quick."""
     of_the_rule = bool(settings.tune or settings.rule)
-    settings.refuse({"--densities": of_the_rule and settings.densities})
-    short = max(train.lengths) < SHORTEST
-    if settings.tune and short:
-        raise UserError(
-            f"--tune holds out the end of each trajectory, and the longest has {max(train.lengths)}"
-            f" rows; {SHORTEST} are needed (or --no-tune)"
-        )
+    longest, told = max(train.lengths), settings.densities
+    short = longest < SHORTEST
+    clashes = {"--densities": of_the_rule and told, "--tune": bool(settings.tune and short)}
+    settings.refuse(clashes, longest=longest, needed=SHORTEST)
     if settings.tune is None:
-        return len(train.frame) <= TUNED and not short and not settings.densities
+        return len(train.frame) <= TUNED and not short and not told
     return settings.tune
 
 

@@ -179,9 +179,8 @@ def chosen(settings: Settings, rows: Rows, orders: dict[str, Order]) -> Order | 
     rule = settings.states
     if isinstance(rule, int):
         return None
-    if rule in orders:
-        return orders[rule]
-    return estimate_order(rows.frame, rows.lengths, method=rule, random_state=settings.seed)
+    how = {"method": rule, "random_state": settings.seed}
+    return orders.get(rule) or estimate_order(rows.frame, rows.lengths, **how)
 
 
 LONGEST = 10_000  # rows of a sequence drawn
@@ -332,14 +331,6 @@ def forecast_figures(a: Regimes) -> list[Figure]:
 # ---------------------------------------------------------------- report
 
 
-def code(a: Regimes, source: str) -> str:
-    """What to type to ask more."""
-    s, read = a.settings, words.reading
-    if s.inputs is None:
-        return SAY.code("code", rows=read(source, s.columns), level=s.level)
-    return SAY.code("code_inputs", rows=read(source, s.columns), inputs=read(source, s.inputs))
-
-
 def report(a: Regimes, source: str) -> Report:
     """The answer."""
     s = a.settings
@@ -357,7 +348,7 @@ def report(a: Regimes, source: str) -> Report:
             "How many states": [spectrum(a), Numbers(orders(a))],
         },
         [*account(SAY, a.model, facts(a)), *history(a)],
-        [code(a, source)],
+        [series.code(SAY, s, source, level=s.level)],
         series.files("states", a),
     )
 

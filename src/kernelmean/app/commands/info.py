@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 from joblib import cpu_count
 
-from ..command import SAY as SHARED
-from ..command import Command, Talk, option
+from ..command import OUT, Command, Talk
 from ..report import Note, Numbers, Report, Section
 from ..words import Texts
 
@@ -23,7 +22,7 @@ SAY = Texts("info")
 class Settings(Talk):
     """Where to write it, if at all."""
 
-    out: Annotated[Path | None, option(SHARED, "--out")] = None
+    out: Annotated[Path | None, OUT] = None
 
 
 def versions() -> dict[str, str]:

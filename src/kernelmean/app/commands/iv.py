@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from keyword import iskeyword
 from pathlib import Path
@@ -16,7 +16,7 @@ from ...core.moments import block_rows, evenly, how_often, row_blocks
 from ...core.rows import Rows
 from ...display import CURVE, DATA, DRAWN, StructuralCurveDisplay
 from ...instruments import inference
-from ...instruments.columns import CATEGORY, LINEAR, OTHERS, Roles
+from ...instruments.columns import CATEGORY, LINEAR, OTHERS, Roles, check_repeated
 from ...instruments.formula import Design, names_of, read_formula
 from ...instruments.groups import kind_of
 from ...instruments.kernel_iv import KernelIV
@@ -86,27 +86,6 @@ class Settings(Shared):
         how = {"split": self.split, "random_state": self.seed}
         return KernelIV(self.kernel, kernel_z, trend=trend, tune_lengthscale=tune, **how)
 
-    def spelled(self, data: Path) -> Settings:
-        """By a formula, where columns that are to be categories hold text."""
-        forms = self.kernel if isinstance(self.kernel, dict) else {}
-        named = [name for name, form in forms.items() if form == CATEGORY]
-        if not named or self.formula is not None or self.chunksize is not None:
-            return self
-        columns, table = self.columns(), self.table(data)
-        every = table.asked_for(by_option(columns, "yxzc"))
-        plain = {name for name in every if name.isidentifier() and not iskeyword(name)}
-        terms = {name: name if name in plain else f"`{name}`" for name in every}
-        for name in {*named} & {*every}:
-            column = table.frame[name]
-            if not pd.api.types.is_numeric_dtype(column):
-                tables.check_few(column)
-                terms[name] = f"C({terms[name]})"
-                forms = {terms[name] if key == name else key: v for key, v in forms.items()}
-        x, z, c = (" + ".join(map(terms.__getitem__, s)) for s in (columns.x, columns.z, columns.c))
-        formula = f"{terms[columns.y]} ~ {c or 1} + [{x} ~ {z}]"
-        told = replace(self, formula=formula, kernel=forms, y=None, x=None, z=None, c=None)
-        return self if forms == self.kernel else told
-
     def columns(self) -> Roles:
         """The columns of the options."""
         given = {"--y": self.y, "--x": self.x, "--z": self.z}
@@ -115,30 +94,44 @@ class Settings(Shared):
                 raise UserError(f"Missing option '{name}'.")
         y, x, z = (tuple(asked or ()) for asked in given.values())
         if len(y) > 1:
-            raise UserError(
-                f"--y is {', '.join(y)}; a single outcome is needed, its name in double quotes if "
-                "it has a comma: --y '\"a,b\"'"
-            )
+            raise UserError(SAY("outcomes", found=", ".join(y)))
         return Roles(y[0], x, z, tuple(self.c or ()), "xzc")
 
     def rows(self, data: Path) -> Used:
         """The rows of a file that are used."""
-        self.refuse_blocks(self.split != "loo")
-        gaps = self.split == "samples"  # in outcomes, or in regressors
-        if self.formula is None:
+        self.refuse_blocks(self.split != "loo" or self.formula is not None)
+        if self.chunksize is not None:
             columns = self.columns()
-            roles = by_option(columns, "yxzc")
-            if not gaps:
-                return Used(*self.numbers(data, roles), columns)
-            frame = self.table(data).numbers_with_gaps(roles)
-            known = tables.complete(frame[columns.instruments], data, self.drop_missing)
-            frame = frame.loc[known.index]
-            return Used(frame, frame, columns)
-        given = [o for o in ("y", "x", "z", "c") if getattr(self, o) is not None]
-        if given:
-            options = " and ".join(f"--{o}" for o in given)
-            raise UserError(f"--formula stands in place of {options}; give one of them")
-        return Used.by_formula(self.table(data), self.formula, gaps, self.drop_missing)
+            return Used(*self.numbers(data, by_option(columns, "yxzc")), columns)
+        table, gaps = self.table(data), self.split == "samples"  # in outcomes, or in regressors
+        formula = self.spelled(table)
+        if formula is not None:
+            return Used.by_formula(table, formula, gaps, self.drop_missing)
+        columns = self.columns()
+        frame = table.numbers_with_gaps(by_option(columns, "yxzc"))
+        whole = frame[columns.instruments] if gaps else frame
+        frame = frame.loc[tables.complete(whole, data, self.drop_missing).index]
+        return Used(frame, frame, columns)
+
+    def spelled(self, table: tables.Table) -> str | None:
+        """The formula, or that of the columns where some that are to be categories hold text."""
+        if self.formula is not None:
+            given = [o for o in ("y", "x", "z", "c") if getattr(self, o) is not None]
+            if given:
+                options = " and ".join(f"--{o}" for o in given)
+                raise UserError(f"--formula stands in place of {options}; give one of them")
+            return self.formula
+        columns = self.columns()
+        forms = self.kernel if isinstance(self.kernel, dict) else {}
+        terms, texts = {}, 0
+        for name in table.asked_for(by_option(columns, "yxzc")):
+            column, plain = table.frame[name], name.isidentifier() and not iskeyword(name)
+            terms[name] = name if plain else f"`{name}`"
+            if forms.get(name) == CATEGORY and not pd.api.types.is_numeric_dtype(column):
+                check_repeated(name, column.nunique(), len(column))
+                terms[name], texts = f"C({terms[name]})", texts + 1
+        x, z, c = (" + ".join(map(terms.__getitem__, s)) for s in (columns.x, columns.z, columns.c))
+        return f"{terms[columns.y]} ~ {c or 1} + [{x} ~ {z}]" if texts else None
 
     def asked_of(self, used: Used, at: Path | None) -> Any:
         """The rows to predict for: those of a file, or those used, as they stand in theirs."""
@@ -372,10 +365,6 @@ class FirstStage:
     ----------
     x, fitted : array of shape (n,)
         The regressor, and E[x | Z, C] by kernel ridge regression.
-    r2 : float
-        Share of the variance of x predicted from Z and C, each row left out in turn.
-    r2_exogenous : float
-        The same from C alone; 0 without exogenous columns.
     f : float
         F statistic of Z in the linear regression of x on 1, Z and C.
     """
@@ -383,14 +372,9 @@ class FirstStage:
     def __init__(self, x: np.ndarray, Z: np.ndarray, C: np.ndarray):
         rows = evenly(len(x), MEASURED)
         self.x, Z, C = x[rows], Z[rows], C[rows]
-        self.r2, self.fitted = _left_out(np.hstack([Z, C]), self.x)
-        self.r2_exogenous = _left_out(C, self.x)[0] if C.shape[1] else 0.0
+        inputs = np.hstack([Z, C])
+        self.fitted = ConditionalEmbedding("gaussian", Linear()).fit(inputs, self.x).predict(inputs)
         self.f = _f_statistic(self.x, Z, C)
-
-
-def _left_out(inputs: np.ndarray, x: np.ndarray) -> tuple[float, np.ndarray]:
-    model = ConditionalEmbedding("gaussian", Linear()).fit(inputs, x)
-    return max(0.0, 1 - model.loo_score_ / x.var()), model.predict(inputs)
 
 
 def _f_statistic(x: np.ndarray, Z: np.ndarray, C: np.ndarray) -> float:
@@ -424,12 +408,12 @@ def facts(a: Analysis) -> list[Fact]:
 def strength(a: Analysis) -> list[Fact]:
     """What the first stage says about each endogenous column."""
     rows: list[Fact] = []
-    for x, f, df in zip(a.columns.x, a.strength.f, a.strength.df, strict=True):
-        stage = a.first_stages[x]
-        alone = " " + SAY("alone", r2=number(stage.r2_exogenous)) if a.columns.c else ""
-        predicted = SAY("first_r2", given=_given(a), alone=alone)
-        counted = SAY("first_f", df=number(df, 2), weak=inference.WEAK, f=number(stage.f))
-        rows += [(f"First-stage R² of {x}", number(stage.r2), predicted)]
+    told = zip(a.columns.x, a.strength.partial_r2, a.strength.f, a.strength.df, strict=True)
+    what = "what the exogenous columns leave of its variance" if a.columns.c else "its variance"
+    for x, r2, f, df in told:
+        linear = number(a.first_stages[x].f)
+        counted = SAY("first_f", df=number(df, 2), weak=inference.WEAK, f=linear)
+        rows += [(f"First-stage R² of {x}", number(r2), SAY("first_r2", what=what))]
         rows += [(f"First-stage F of {x}", number(f), counted)]
     return rows
 
@@ -529,7 +513,9 @@ def curve_figure(a: Analysis, column: str) -> Figure:
     """The structural curve along one column, against plain kernel ridge and the data."""
     seen = "" if a.plain is None else SAY("seen")
     known = {"x": column, "y": a.columns.y, "level": level_words(a.level)}
-    caption = SAY("curve", seen=seen, held=_held(a, column), **known)
+    draft = a.model.fit_.draft
+    straight = " " + SAY("straight") if draft.bare and draft.trend == 1 else ""
+    caption = SAY("curve", seen=seen, held=straight + _held(a, column), **known)
     return Figure(f"curve-{column}", caption, a.display(column).plot)
 
 
@@ -636,7 +622,6 @@ def run(settings: Settings, data: Data, at: At = None) -> Report:
 
     Writes predictions.csv, model.km and report.html into the folder --out.
     """
-    settings = settings.spelled(data)
     used = settings.rows(data)
     rows = settings.asked_of(used, at)
     with settings.stage("Fitting both stages", bars=isinstance(used.all, Rows)):

@@ -389,7 +389,8 @@ def laws(model: KernelStateSpace, columns: Any) -> Figure:
             law.plot(axes)
 
     down = -(-len(displays) // 2)
-    return Figure("laws", SAY("laws"), plot, height=3.3 * down, shape=(down, 2))
+    beside = "" if model.backbone_ is None else " " + SAY("beside")
+    return Figure("laws", SAY("laws") + beside, plot, height=3.3 * down, shape=(down, 2))
 
 
 def trace(a: Forecasts) -> Figure:
@@ -405,12 +406,10 @@ def trace(a: Forecasts) -> Figure:
 
 def report(a: Forecasts, source: str) -> Report:
     """The answer."""
-    s, rows = a.settings, words.reading(source, a.settings.columns)
-    more = "" if s.inputs is None else "_inputs"
-    known = {"level": s.level, "inputs": words.reading(source, s.inputs or [])}
+    s, imports, changed = a.settings, "", ""
     if s.log_squares:
-        rows += f"\nrows = np.log(rows.where(rows != 0) ** 2)\nrows.columns = {s.names!r}"
-    imports = "import numpy as np\n" if s.log_squares else ""
+        imports = "import numpy as np\n"
+        changed = f"\nrows = np.log(rows.where(rows != 0) ** 2)\nrows.columns = {s.names!r}"
     return analysis(
         SAY,
         f"{names(s.names)}, one row ahead and beyond",
@@ -424,7 +423,7 @@ def report(a: Forecasts, source: str) -> Report:
             "What was learned": [laws(a.model, s.names[:COLUMNS])],
         },
         [*account(SAY, a.model, facts(a)), trace(a)],
-        [SAY.code(f"code{more}", imports, rows=rows, **known)],
+        [series.code(SAY, s, source, changed, imports=imports, level=s.level)],
         {
             **series.files("track", a),
             "paths.csv": tables.to_csv(a.ways, rows=False) if a.paths else None,
