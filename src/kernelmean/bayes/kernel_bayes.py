@@ -189,7 +189,9 @@ class KernelBayes(Saveable, BaseEstimator):
         Every row shares the factorisation of the prior's system, so thousands of observations
         cost little more than one. Where few pairs are within the kernel's reach (fewer than 20, or
         √n) weights go over, continuously, to those of as many nearest pairs, unless `reg` is given;
-        such a law lies where the regression says, unless latents have few values.
+        such a law lies where the regression says, unless latents have few values. Nor then is
+        a line beside kernels in means, which there is if pairs left out are nearer so, and the
+        farthest of them too by slopes of the others; a law is moved along it.
         Further from the observations of the pairs than half of their
         range kernels are zero, and posteriors are those at the nearest point that is not so far:
         flagged (`extrapolated`), and warned of.
@@ -229,8 +231,8 @@ class KernelBayes(Saveable, BaseEstimator):
         law: MeanEmbedding = Posterior.of_parts(points, left, right, self.kernel_z_)
         found = pairs.told
         if found.residuals is not None or moved:
-            residuals = points if found.residuals is None else back(found.residuals)
-            law = Adjusted.of(law, residuals, pairs.means(sums))
+            residuals = pairs.apart if found.residuals is None else found.residuals
+            law = Adjusted.of(law, back(residuals), pairs.means(sums))
         labels, known = Labels.of(X, self._latent_columns), found.known(self.kernel_z_)
         return law.carrying(labels=labels, extrapolated=outside, **known)
 

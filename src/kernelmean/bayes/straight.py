@@ -14,6 +14,7 @@ from ..core.checks import Array
 from ..densities.location import HARDLY, Slopes
 
 FAR, NEARER = 0.1, 0.9  # of the pairs, farthest out; of the squares they have without a line
+SMALLER = 0.98  # of the squares of all
 PAIRS = 5  # with a share, to a column of observations
 OWN = 0.9  # of a pair in its own mean: no residual is made more than ten times larger
 
@@ -39,26 +40,14 @@ class Straight(NamedTuple):
         return U @ arrays.like(self.slopes, U)
 
 
-class Left(NamedTuple):
-    """Latents less their means given x, each without its own pair.
+def left_out(
+    latents, factors: tuple[Array, Array], shares, seen, lifts
+) -> tuple[Array, Straight | None]:
+    """Latents less their means, each without its own pair, (n, d_z); the line of these means.
 
-    Attributes
-    ----------
-    residuals : array of shape (n, d_z)
-    line : Straight or None
-        That means are told with.
-    """
-
-    residuals: Array
-    line: Straight | None
-
-
-def left_out(latents, factors: tuple[Array, Array], shares, seen, lifts) -> Left:
-    """By weights of kernels, `factors`, and beside the line that is best, if it pays.
-
-    Squares of pairs left out, in units of each latent, must be smaller with it; and of the tenth
-    that is farthest out smaller by a tenth, where slopes are those of the others: far out a line
-    that does not hold is worse than none.
+    Means are of weights of kernels; beside a line if squares of pairs left out, in units of each
+    latent, are a fiftieth smaller so, and those of the tenth that is farthest out a tenth, where
+    slopes are those of the other pairs: far out a line that does not hold is worse than none.
 
     Parameters
     ----------
@@ -70,39 +59,35 @@ def left_out(latents, factors: tuple[Array, Array], shares, seen, lifts) -> Left
     lifts : sequence of callable
         To scales on which there may be a line.
     """
-    left, right = map(arrays.to_numpy, factors)
-    d = np.clip(arrays.to_numpy(shares), 0.0, None)
-    d /= d.sum()
-    Z = arrays.to_numpy(latents)
-    Z = Z - d @ Z
+    left, right, Z = (arrays.to_numpy(A) for A in (*factors, latents))
+    d, own = np.clip(arrays.to_numpy(shares), 0.0, None), (left * right).sum(axis=1)
+    Z = Z - d @ Z / d.sum()
     units = np.maximum(d @ Z**2, 1e-300)
 
-    def without_own(A: np.ndarray, own) -> np.ndarray:
-        rest = 1.0 - np.clip((left * right).sum(axis=1) + own, 0.0, OWN)
-        return (A - left @ (right.T @ A)) / rest[:, None]
+    def without_own(A: np.ndarray, more=0.0) -> np.ndarray:
+        return (A - left @ (right.T @ A)) / (1.0 - np.clip(own + more, 0.0, OWN))[:, None]
 
-    def squares(E: np.ndarray, rows) -> float:
-        return float((d @ (rows[:, None] * E**2)) @ (1.0 / units))
+    def squares(E: np.ndarray, rows=slice(None)) -> float:
+        return float(d[rows] @ (E[rows] ** 2 / units).sum(axis=1))
 
-    best, line, every = without_own(Z, 0.0), None, np.ones(len(d))
-    plain = best
+    plain = best = without_own(Z)
+    least, line = SMALLER * squares(plain), None
     for lift in lifts:
         rows = arrays.to_numpy(lift(seen))
         if np.count_nonzero(d) < PAIRS * rows.shape[1]:
             continue
         columns = Slopes(rows)
         U = columns(rows)
-        U = U - d @ U
+        U -= d @ U / d.sum()
         away = (U**2).sum(axis=1)
         far = away > np.quantile(away, 1.0 - FAR)
-        inner, solve = _solving(U, d * ~far), _solving(U, d)
-        own = ((U - left @ (right.T @ U)) * solve.T).sum(axis=1)
-        found = without_own(Z - U @ (solve @ Z), own)
-        extended = without_own(Z - U @ (inner @ Z), 0.0)
-        holds = squares(extended, far) <= NEARER * squares(plain, far)
-        if holds and squares(found, every) < squares(best, every):
-            best, line = found, Straight(lift, columns, solve @ Z)
-    return Left(arrays.like(best, latents), line)
+        inner, solve = (_solving(U, some) for some in (np.where(far, 0.0, d), d))
+        holds = squares(without_own(Z - U @ (inner @ Z)), far) <= NEARER * squares(plain, far)
+        more = ((U - left @ (right.T @ U)) * solve.T).sum(axis=1)
+        found = without_own(Z - U @ (solve @ Z), more)
+        if holds and squares(found) < least:
+            best, least, line = found, squares(found), Straight(lift, columns, solve @ Z)
+    return arrays.like(best, latents), line
 
 
 def _solving(U: np.ndarray, d: np.ndarray) -> np.ndarray:

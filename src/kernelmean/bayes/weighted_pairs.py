@@ -22,7 +22,7 @@ from .folds import choose_reg
 from .prior import Ratio
 from .reach import HALF, NOTHING, gone_over, thinness
 from .rules import bayes_factors
-from .straight import Left, Straight, as_it_is, left_out
+from .straight import Straight, as_it_is, left_out
 from .supervision import each_strength, targets, unpack_supervision
 
 OUTSIDE = "posteriors are those at the nearest point of its box, made twice as wide"
@@ -132,19 +132,18 @@ class WeightedPairs:
         reg = pairs.reg**0.5 if self.asked.rule == "squared" else pairs.reg
 
         def search() -> Told:
-            residuals = pairs.left.residuals if pairs is self else None
-            return told(
-                self.fit.features_z.kernel_, pairs.points, residuals, pairs.Phi, pairs.beta, reg
-            )
+            residuals = pairs.left[0] if pairs is self else None
+            kernel = self.fit.features_z.kernel_
+            return told(kernel, pairs.apart, residuals, pairs.Phi, pairs.beta, reg)
 
         found = self.fit.once(name, (pairs.beta, np.array(reg)), search)
         return Told(*found)  # of a file, a tuple
 
     @cached_property
-    def left(self) -> Left:
-        """What pairs left out say of means, and of a line in these."""
+    def left(self) -> tuple[Array, Straight | None]:
+        """Latents less means without their own pairs, and the line in these means."""
         kernel, seen, lifts = self.fit.features_x.kernel_, self.fit.seen, []
-        if self._bends_to_lines:
+        if self._may_be_lines:
             lifts = [as_it_is, kernel.lift] if isinstance(kernel, Bent) else [as_it_is]
             seen = self.fit.order.sorted(seen)
         return left_out(self.points, self._factors(self.Phi), self.beta, seen, lifts)
@@ -152,15 +151,22 @@ class WeightedPairs:
     @cached_property
     def line(self) -> Straight | None:
         """That means are told with, once for each prior."""
-        if not self._bends_to_lines:
+        if not self._may_be_lines:
             return None
-        return self.fit.once("line", (self.beta, np.array(self.reg)), lambda: self.left.line)
+        return self.fit.once("line", (self.beta, np.array(self.reg)), lambda: self.left[1])
+
+    @cached_property
+    def apart(self) -> Array:
+        """Latents less the line at their observations."""
+        if self.line is None:
+            return self.points
+        return self.points - self.line(self.fit.order.sorted(self.fit.seen))
 
     @property
-    def _bends_to_lines(self) -> bool:
+    def _may_be_lines(self) -> bool:
         """Whether means may: who gives λ asks for the weights of the formula."""
-        known = self.fit.seen is not None and self.every is None and self.pairs is None
-        return known and self.asked.reg is None and self.fit.features_x.kernel_.boxed and self._free
+        alone = self.fit.seen is not None and self.every is None and self.pairs is None
+        return alone and self.asked.reg is None and self.fit.features_x.kernel_.boxed and self._free
 
     def _factors(self, coordinates) -> tuple[Array, Array]:
         known = self.Phi, self.shares, coordinates
@@ -221,10 +227,8 @@ class WeightedPairs:
 
     def _sums(self, right) -> Array:
         """Σw[z, 1] of weights w on rows, a column each, (r, d + 1)."""
-        xp, points = arrays.namespace(self.points), self.points
-        if self.line is not None:
-            points = points - self.line(self.fit.order.sorted(self.fit.seen))
-        told = xp.concat([points, xp.ones_like(points[:, :1])], axis=1)
+        xp = arrays.namespace(self.points)
+        told = xp.concat([self.apart, xp.ones_like(self.points[:, :1])], axis=1)
         return self.spread(right).T @ told
 
     def _unreached(self, X, coordinates) -> np.ndarray:
