@@ -231,8 +231,8 @@ class KernelBayes(Saveable, BaseEstimator):
         law: MeanEmbedding = Posterior.of_parts(points, left, right, self.kernel_z_)
         found = pairs.told
         if found.residuals is not None or moved:
-            residuals = pairs.apart if found.residuals is None else found.residuals
-            law = Adjusted.of(law, back(residuals), pairs.means(sums))
+            residuals = points if found.residuals is None else back(found.residuals)
+            law = Adjusted.of(law, residuals, pairs.means(sums))
         labels, known = Labels.of(X, self._latent_columns), found.known(self.kernel_z_)
         return law.carrying(labels=labels, extrapolated=outside, **known)
 

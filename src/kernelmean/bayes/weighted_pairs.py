@@ -133,8 +133,10 @@ class WeightedPairs:
 
         def search() -> Told:
             residuals = pairs.left[0] if pairs is self else None
-            kernel = self.fit.features_z.kernel_
-            return told(kernel, pairs.apart, residuals, pairs.Phi, pairs.beta, reg)
+            kernel, known = self.fit.features_z.kernel_, (pairs.Phi, pairs.beta, reg)
+            if self.line is None:
+                return told(kernel, pairs.points, residuals, *known)
+            return told(kernel, residuals, None, *known)._replace(residuals=residuals)
 
         found = self.fit.once(name, (pairs.beta, np.array(reg)), search)
         return Told(*found)  # of a file, a tuple
