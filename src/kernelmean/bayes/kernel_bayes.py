@@ -23,7 +23,7 @@ from ..densities import ConditionalDensity
 from ..densities.bending import bends_block
 from ..densities.conditional_density import LOWEST
 from ..densities.laws import MovedLaws
-from ..embedding.adjusted import Adjusted, Posterior, in_box
+from ..embedding.adjusted import Adjusted, Posterior
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import refuse_lengthscale
@@ -31,7 +31,7 @@ from .by_density import density_of, flatter, reweighted
 from .fit import PairsFit, learn_latents, learn_observations
 from .prior import ratio_of
 from .supervision import unpack_supervision
-from .weighted_pairs import WeightedPairs, averages
+from .weighted_pairs import WeightedPairs
 
 
 @by_blocks("predict", "predict_interval", "predict_quantile")
@@ -189,7 +189,9 @@ class KernelBayes(Saveable, BaseEstimator):
         Every row shares the factorisation of the prior's system, so thousands of observations
         cost little more than one. Where few pairs are within the kernel's reach (fewer than 20, or
         √n) weights go over, continuously, to those of as many nearest pairs, unless `reg` is given;
-        such a law lies where the regression says, unless latents have few values.
+        such a law lies where the regression says, unless latents have few values. Nor then is
+        a line beside kernels in means, which there is if pairs left out are nearer so, and the
+        farthest of them too by slopes of the others; a law is moved along it.
         Further from the observations of the pairs than half of their
         range kernels are zero, and posteriors are those at the nearest point that is not so far:
         flagged (`extrapolated`), and warned of.
@@ -230,7 +232,7 @@ class KernelBayes(Saveable, BaseEstimator):
         found = pairs.told
         if found.residuals is not None or moved:
             residuals = points if found.residuals is None else back(found.residuals)
-            law = Adjusted.of(law, residuals, in_box(averages(sums), points))
+            law = Adjusted.of(law, residuals, pairs.means(sums))
         labels, known = Labels.of(X, self._latent_columns), found.known(self.kernel_z_)
         return law.carrying(labels=labels, extrapolated=outside, **known)
 
@@ -287,7 +289,7 @@ class KernelBayes(Saveable, BaseEstimator):
             return like_target(self.posterior(X, prior, supervision).mean(), self.one_output_)
         pairs = self._pairs(prior, supervision)  # means are of all, where posteriors carry some
         sums = pairs.at(checks.as_new_points(self, X))[2]
-        return like_target(in_box(averages(sums), pairs.points), self.one_output_)
+        return like_target(pairs.means(sums), self.one_output_)
 
     def predict_interval(self, X, level: float = 0.95, prior=None, supervision=None) -> Interval:
         """`Interval(lower, upper)` of each column of Z with probability `level`, arrays like Z."""

@@ -10,21 +10,23 @@ import numpy as np
 
 from ..core import arrays, checks
 from ..core.checks import Array
+from ..densities.bending import Bent
+from ..embedding.adjusted import in_box
 from ..embedding.weighted import divisor
 from ..features.landmarks import Further, Landmarks
 from ..regression.support import Support
 from ..regression.width import Told, has_few_values, told
 from .every import Every
-from .fit import PairsFit
+from .fit import REACH, PairsFit
 from .folds import choose_reg
 from .prior import Ratio
 from .reach import HALF, NOTHING, gone_over, thinness
 from .rules import bayes_factors
+from .straight import Straight, as_it_is, left_out
 from .supervision import each_strength, targets, unpack_supervision
 
 OUTSIDE = "posteriors are those at the nearest point of its box, made twice as wide"
 SILENT = 1e-20  # of k(x, x) in coordinates: they are rounding
-OWN = 0.9  # of a pair in its own mean: no residual is made more than ten times larger
 
 
 @dataclass(frozen=True)
@@ -130,22 +132,43 @@ class WeightedPairs:
         reg = pairs.reg**0.5 if self.asked.rule == "squared" else pairs.reg
 
         def search() -> Told:
-            residuals = pairs._residuals() if pairs is self else None
-            return told(
-                self.fit.features_z.kernel_, pairs.points, residuals, pairs.Phi, pairs.beta, reg
-            )
+            residuals = pairs.left[0] if pairs is self else None
+            kernel, known = self.fit.features_z.kernel_, (pairs.Phi, pairs.beta, reg)
+            if self.line is None:
+                return told(kernel, pairs.points, residuals, *known)
+            return told(kernel, residuals, None, *known)._replace(residuals=residuals)
 
         found = self.fit.once(name, (pairs.beta, np.array(reg)), search)
         return Told(*found)  # of a file, a tuple
 
-    def _residuals(self) -> Array:
-        """Latents less their means given x, each without its own pair."""
-        left, right = self._factors(self.Phi)
-        xp = arrays.namespace(left)
-        shares = xp.clip(self.beta, 0.0, None)
-        off = self.points - (shares @ self.points) / xp.sum(shares)
-        own = xp.clip(xp.sum(left * right, axis=1), 0.0, OWN)
-        return (off - left @ (right.T @ off)) / (1.0 - own)[:, None]
+    @cached_property
+    def left(self) -> tuple[Array, Straight | None]:
+        """Latents less means without their own pairs, and the line in these means."""
+        kernel, seen, lifts = self.fit.features_x.kernel_, self.fit.seen, []
+        if self._may_be_lines:
+            lifts = [as_it_is, kernel.lift] if isinstance(kernel, Bent) else [as_it_is]
+            seen = self.fit.order.sorted(seen)
+        return left_out(self.points, self._factors(self.Phi), self.beta, seen, lifts)
+
+    @cached_property
+    def line(self) -> Straight | None:
+        """That means are told with, once for each prior."""
+        if not self._may_be_lines:
+            return None
+        return self.fit.once("line", (self.beta, np.array(self.reg)), lambda: self.left[1])
+
+    @cached_property
+    def apart(self) -> Array:
+        """Latents less the line at their observations."""
+        if self.line is None:
+            return self.points
+        return self.points - self.line(self.fit.order.sorted(self.fit.seen))
+
+    @property
+    def _may_be_lines(self) -> bool:
+        """Whether means may: who gives λ asks for the weights of the formula."""
+        alone = self.fit.seen is not None and self.every is None and self.pairs is None
+        return alone and self.asked.reg is None and self.fit.features_x.kernel_.boxed and self._free
 
     def _factors(self, coordinates) -> tuple[Array, Array]:
         known = self.Phi, self.shares, coordinates
@@ -189,7 +212,15 @@ class WeightedPairs:
                 sums = stays * sums + few @ beside
             left = xp.concat([stays * left, few], axis=1)
             right = xp.concat([right, those], axis=1)
+        if self.line is not None:
+            xp, whole, moved = arrays.namespace(sums), sums[:, -1:], True
+            sums = xp.concat([sums[:, :-1] + whole * self.line(X), whole], axis=1)
         return left, right, sums, moved, outside
+
+    def means(self, sums) -> Array:
+        """Σwz/Σw, as of laws whose weights are normalised, in the box of the latents."""
+        share = 0.0 if self.line is None else REACH  # of it beyond, where a line goes
+        return in_box(sums[:, :-1] / divisor(sums[:, -1:]), self.points, share)
 
     @cached_property
     def _free(self) -> bool:
@@ -199,7 +230,7 @@ class WeightedPairs:
     def _sums(self, right) -> Array:
         """Σw[z, 1] of weights w on rows, a column each, (r, d + 1)."""
         xp = arrays.namespace(self.points)
-        told = xp.concat([self.points, xp.ones_like(self.points[:, :1])], axis=1)
+        told = xp.concat([self.apart, xp.ones_like(self.points[:, :1])], axis=1)
         return self.spread(right).T @ told
 
     def _unreached(self, X, coordinates) -> np.ndarray:
@@ -220,8 +251,3 @@ class WeightedPairs:
         n = right.shape[0] - self.A.shape[0]
         xp = arrays.namespace(right)
         return xp.concat([right[:n, :], self.A.T @ right[n:, :]], axis=0)
-
-
-def averages(sums) -> Array:
-    """Σwz/Σw of sums [Σwz, Σw], as of a law whose weights are normalised."""
-    return sums[:, :-1] / divisor(sums[:, -1:])
