@@ -132,3 +132,17 @@ def test_laws_are_functions_too():
     for b, found in enumerate(laws(new)):
         off = new - points.T - laws.move.shift[b]
         assert_allclose(found, np.exp(-(off**2) / (2 * 0.3**2)) @ laws.weights[b], atol=1e-10)
+
+
+@pytest.mark.slow
+def test_wider_where_a_function_without_noise_is_not_known():
+    """Beyond the data the mean is off by far more than residuals, which are next to nothing."""
+    X = np.random.default_rng([97000, 40, 2]).standard_normal((840, 2))
+    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1]
+    model = km.ConditionalDensity().fit(X[:40], y[:40])
+    outside = quietly(model.at, X[40:]).extrapolated
+    found = quietly(model.score_samples, X[40:], y[40:])
+    assert found[~outside].mean() > 4.0
+    assert found[outside].mean() > -20.0  # -176 where laws are as wide as in the middle
+    widths = quietly(model.location_.widths, X[40:])[:, 0]
+    assert np.median(widths[outside]) > 3 * np.median(widths[~outside])

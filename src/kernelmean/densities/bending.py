@@ -156,9 +156,7 @@ def _log_density(e: np.ndarray) -> np.ndarray:
     """Of each number by a kernel density of the others, and a share of a wide law."""
     width, n = float(silverman(e[:, None])[0]), len(e)
     short = (e * (0.5**0.5 / width)).astype(np.float32)  # six digits will do
-    near = np.subtract.outer(short, short)
-    near *= near
-    np.exp(np.negative(near, out=near), out=near)
+    near = np.exp(-(np.subtract.outer(short, short) ** 2))
     np.fill_diagonal(near, 0.0)
     p = near.sum(axis=1, dtype=float) / ((n - 1) * width * (2 * np.pi) ** 0.5)
     return Wide.of(e[:, None], WIDE).log_mixed(p, e[:, None])

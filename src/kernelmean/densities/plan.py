@@ -35,6 +35,7 @@ from .standard import EvidenceSearch, Forms, Standard, clearly, log_sizes
 FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the last
 SPARE = 12  # rows beyond the columns, below which where laws lie is not learned apart
 REGS = (-9.0, 2.0)  # of log10 λ
+UNSURE = 1.0  # −log(1 − h)/2 of a row, h the leverage, of which others say little
 WIDE_ROWS = 500  # whose densities choose the share of the wide law
 REG_STEP = 10**0.25  # towards larger λ
 REG_ROWS = 4_000  # whose score chooses λ
@@ -47,7 +48,8 @@ class Draft:
 
     search: DensitySearch
     line: MeanSearch | None = None  # that of the location, if there is one
-    sizes: EvidenceSearch | None = None  # that of how wide laws are, if that varies
+    wider: bool = False  # where the mean is less known, or where x says so
+    sizes: EvidenceSearch | None = None  # that of how wide laws are, if x says so
     weights: Weights | None = None  # under which the location was sought
     log_size: np.ndarray | float = 0.0  # of the rows of the search, summed over columns
     location: Location | Standard | None = None  # learned from the rows of the search
@@ -63,8 +65,7 @@ class Draft:
         factor = self.search.factor
         if self.search.sought:
             factor *= (rows / n) ** (1.0 / (d + 4))
-        start: Any = self.search.kernel_y
-        return tuple((factor * np.broadcast_to(start.lengthscale, (d,))).tolist())
+        return tuple((factor * np.broadcast_to(self.search.kernel_y.lengthscale, (d,))).tolist())
 
 
 @dataclass(frozen=True)
@@ -78,21 +79,16 @@ class Plan:
     features: Any
     intercept: bool
     tune: bool
-    location: bool | None  # None compares one with none
+    location: bool | None  # None leaves to the rows where laws lie, and how wide they are there
     wide: Any  # share of the wide law; None is sought
     leans: bool  # whether the kernel of y may lean
     bend: Bend | None = None  # what follows is on its scale
-
-    @property
-    def choice(self) -> bool:
-        """Whether it is left to the rows where laws lie, and how wide they are there."""
-        return self.location is None
 
     def bent(self, X, Y) -> tuple[Self, Array]:
         """With a bent scale for Y, if rows left out are clearly more likely on it; and Y on it."""
         d, whole = X.shape[1], arrays.to_numpy(Y)
         kernel = self.kernel_x.scaled(np.full(d, d**0.5)) if self.tune else self.kernel_x
-        found = chosen_bend(*self._few(FEW, X, Y), kernel) if self.choice else None
+        found = chosen_bend(*self._few(FEW, X, Y), kernel) if self.location is None else None
         if found is None:
             return self, Y
         bend = replace(found, low=whole.min(axis=0), high=whole.max(axis=0))
@@ -117,28 +113,30 @@ class Plan:
 
         None where that is up for choice and the mean explains nothing, or rows are too few to say.
         """
-        if self.choice and len(X) < X.shape[1] + SPARE:
+        if not self.location and len(X) < X.shape[1] + SPARE:
             return None
         line = self._line(X, Y)
         location = self._mean(X, Y, line)
-        if self.choice and not location.explains:
+        if not self.location and not location.explains:
             return None
         draft = Draft(self._searched(X, arrays.to_numpy(location.points), line.kernel), line)
         told = log_sizes(arrays.to_numpy(location.residuals))
-        if not self.choice or not Location.on(line.design(X, self._feature_map()), told).explains:
+        vary = Location.on(line.design(X, self._feature_map()), told).explains
+        sure = float(arrays.to_numpy(location.doubt).max()) < UNSURE
+        if self.location or (sure and not vary):
             return draft
-        sizes = EvidenceSearch(X, told)
+        sizes = EvidenceSearch(X, told) if vary else None
         standard, log_s = self._standard(X, Y, line, sizes)
         if not standard.varies:
             return draft
         search = draft.search.further(X, arrays.to_numpy(standard.points))
-        wider = Draft(search, line, sizes, standard.where.weights, log_s.sum(axis=1))
+        wider = Draft(search, line, True, sizes, standard.where.weights, log_s.sum(axis=1))
         return wider if clearly(wider.log_densities - draft.log_densities) else draft
 
     def _line(self, X: np.ndarray, Y: np.ndarray) -> MeanSearch:
         """That of a mean; its kernel bends columns with long tails if Y is likelier so."""
         plain = MeanSearch(self.kernel_x, X, Y, free=self.tune)
-        asked = self.choice and self.tune and self.features is None
+        asked = self.location is None and self.tune and self.features is None
         kernel = bent_columns(X, self.kernel_x) if asked else None
         if kernel is None:
             return plain
@@ -147,14 +145,14 @@ class Plan:
         rival = bent if same else LocationSearch(kernel, X, plain.Y)
         return bent if rival.loss < plain.loss else plain
 
-    def _learned(self, X, Y, line, sizes, rows: Rows | None = None) -> Any:
+    def _learned(self, X, Y, line, draft: Draft, rows: Rows | None = None) -> Any:
         """Where laws lie, and how wide they are there, with the parameters found."""
-        if line is None or sizes is None:
+        if not draft.wider:
             return line and self._mean(X, Y, line, rows)
-        return self._standard(X, Y, line, sizes, rows)[0]
+        return self._standard(X, Y, line, draft.sizes, rows)[0]
 
     def _standard(
-        self, X, Y, line: MeanSearch, sizes: EvidenceSearch, rows: Rows | None = None
+        self, X, Y, line: MeanSearch, sizes: EvidenceSearch | None, rows: Rows | None = None
     ) -> tuple[Standard, np.ndarray]:
         """m and s; what weights rows have is decided on some of them."""
         whole, outcomes = arrays.to_numpy(X), arrays.to_numpy(Y)
@@ -165,12 +163,12 @@ class Plan:
         def learn(weights: Weights | None) -> Location:
             return line.mean(design, those, self.bend, weights=weights)
 
-        forms = Forms(whole[some], sizes)
+        forms = Forms(whole[some], sizes) if sizes else None
         found = Standard.weighed(learn, whole[some], outcomes[some], forms)
         if rows is None and len(some) == len(whole):
             return found
         location = self._mean(X, Y, line, rows, found[0].where.weights)
-        return Standard.of(location, whole, outcomes, Forms(whole, sizes))
+        return Standard.of(location, whole, outcomes, Forms(whole, sizes) if sizes else None)
 
     def _searched(self, X: np.ndarray, Y: np.ndarray, kernel_x: Kernel) -> DensitySearch:
         """With a kernel of Y that leans if that scores better."""
@@ -187,9 +185,7 @@ class Plan:
     ) -> DensitySearch:
         kernel_y = with_bandwidth(kernel_y, self.bandwidth, Y, "kernel_y")
         how = self.intercept, self.tune, self.bandwidth is None, self.reg, DRAFT_RANK
-        search = DensitySearch(kernel_x, kernel_y, X, Y, *how)
-        search.draft()
-        return search
+        return DensitySearch(kernel_x, kernel_y, X, Y, *how).draft()
 
     @stage("scales")
     def refined(self, draft: Draft, X, Y) -> Draft:
@@ -198,10 +194,10 @@ class Plan:
             return draft
         X, Y = self._few(ROWS, X, Y)
         line = draft.line and draft.line.further(X, Y, draft.weights)
-        location = self._learned(X, Y, line, draft.sizes)
+        location = self._learned(X, Y, line, draft)
         points = Y if location is None else arrays.to_numpy(location.points)
         search = draft.search.further(X, points)
-        return Draft(search, line, draft.sizes, location=location)
+        return replace(draft, search=search, line=line, location=location)
 
     @staticmethod
     def _few(rows: int, X, Y) -> tuple[np.ndarray, np.ndarray]:
@@ -216,7 +212,7 @@ class Plan:
         location: Any = draft.location
         searched = arrays.to_numpy(Y) is Y and np.array_equal(self._few(ROWS, X, Y)[1], Y)
         if location is None or rows is not None or not searched:  # of these rows as they are
-            location = self._learned(X, Y, draft.line, draft.sizes, rows)
+            location = self._learned(X, Y, draft.line, draft, rows)
         points = Y if location is None else frozen(location.points)
         scales, kernel_x = draft.search.scales, draft.search.kernel_x
         kernel_x = kernel_x.scaled(scales) if self.tune else kernel_x

@@ -224,14 +224,15 @@ class DensitySearch:
         """Factors of the lengthscales of X."""
         return 10.0 ** self._u[:-1]
 
-    def draft(self, rounds: int | None = None) -> None:
-        """λ from all of its range; then landmarks, the bandwidth and a descent, in rounds."""
+    def draft(self, rounds: int | None = None) -> DensitySearch:
+        """Itself, after λ from all of its range; landmarks, bandwidth, a descent, in rounds."""
         for turn in range(rounds or ROUNDS):
             self._scaled.choose(self._u[:-1])
             if turn == 0:
                 self._choose_reg()
             self._choose_bandwidth(turn)
             self._descend()
+        return self
 
     def score(self) -> float:
         """The score at the parameters as they stand."""

@@ -89,13 +89,15 @@ class NormalErrors(Saveable):
         return rng.standard_normal((n, len(self.root))) @ self.root.T
 
 
-def spread(forms: Forms, off: np.ndarray) -> tuple[Location | None, np.ndarray]:
-    """g, None where it is zero; and g at the rows, each from the fit without its own.
+def spread(forms: Forms | None, off: np.ndarray) -> tuple[Location | None, np.ndarray]:
+    """g, None where it is zero, as without forms; and g at the rows, each from a fit without it.
 
     A regression of log |y − m|, which outliers hardly move, goes one step of Fisher's scoring for
     normal errors from there, which uses the rows better. It is taken if rows left out are clearly
     more likely so.
     """
+    if forms is None:
+        return None, 0.0 * off
     told = log_sizes(off)
     log_s = told - regressed(forms, told).residuals
     log_s -= log_s.mean(axis=0)  # so that units stay
@@ -143,7 +145,7 @@ class Standard(Saveable):
 
     @classmethod
     def of(
-        cls, where: Location, X: np.ndarray, Y: np.ndarray | None, forms: Forms
+        cls, where: Location, X: np.ndarray, Y: np.ndarray | None, forms: Forms | None
     ) -> tuple[Standard, np.ndarray]:
         """From m and rows among those that it was learned from; and log s of each, left out.
 
@@ -168,7 +170,7 @@ class Standard(Saveable):
     @classmethod
     def weighed(
         cls, learn: Callable[[Weights | None], Location], X: np.ndarray, Y: np.ndarray,
-        forms: Forms,
+        forms: Forms | None,
     ) -> tuple[Standard, np.ndarray]:  # fmt: skip
         """The same, m learned again with weights 1/s² if rows left out are clearly likelier so."""
         plain, log_s = cls.of(learn(None), X, Y, forms)
