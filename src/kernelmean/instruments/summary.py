@@ -122,7 +122,7 @@ def _against_a_line(fit: StructuralFit) -> list[Line]:
     elif gain > 2 * error:
         text = f"better than 2SLS by {share}"
     else:
-        text = f"2SLS would do as well: better by {share}"
+        text = f"2SLS would do as well: the gain is {share}"
     return [Line("straight line", gain, text)]
 
 
