@@ -16,6 +16,7 @@ import kernelmean as km
 from conftest import DATA
 from kernelmean.bayes import density_ratio, prior
 from kernelmean.core.minimise import DECADES
+from kernelmean.features import landmarks
 
 FOLDER = DATA / "version1"
 CHANGED = {"smooth": "filter_"}  # question: stem of files; MATH §13.1 took the old smoother's place
@@ -53,11 +54,15 @@ def test_parameters_that_came_later_are_what_they_were_then(name):
 
 @pytest.fixture
 def regularisers_as_then(monkeypatch):
-    """What Bayes' rule chooses when asked: the least η that scores best; λ by one error."""
+    """What Bayes' rule chooses when asked: the least η that scores best; λ by one error.
+
+    And landmarks were drawn of few rows, too.
+    """
 
     least = density_ratio.RatioLeftOut.least
     monkeypatch.setattr(density_ratio.RatioLeftOut, "best", lambda found: least(found, DECADES[0]))
     monkeypatch.setattr(prior, "EVEN", np.inf)
+    monkeypatch.setattr(landmarks, "FEW", 0)
 
 
 @pytest.mark.usefixtures("regularisers_as_then")

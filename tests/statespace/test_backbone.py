@@ -531,7 +531,7 @@ def test_a_season_is_forecast_in_the_units_of_the_series():
     assert (ahead.sample(50, 0) > 0).all()
     # the density is one of X, not of its logarithm
     grid = np.linspace(1, 400, 1000)[:, None]
-    first = ahead.at([0]).density(grid)[0]
+    first = ahead[[0]].density(grid)[0]
     assert np.trapezoid(first, grid[:, 0]) == pytest.approx(1, abs=0.02)
     with pytest.raises(ValueError, match="Y has 2 columns"):
         ahead.density(np.ones((3, 2)))

@@ -146,7 +146,7 @@ class TestWhatIsLearned:
         assert_allclose(first, np.quantile(X, [0.05, 0.95]), atol=0.15 * spread)
         ahead = m.forecast(X, 400)
         assert_allclose(ahead.states[-1], m.startprob_, atol=1e-3)
-        assert_allclose(ahead.at([-1]).interval(0.9)[0][0], first[0], atol=0.02 * spread)
+        assert_allclose(ahead[[-1]].interval(0.9)[0][0], first[0], atol=0.02 * spread)
 
     @pytest.mark.thorough
     def test_the_state_is_found_up_to_a_function_of_it(self):

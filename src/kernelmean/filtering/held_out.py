@@ -40,7 +40,7 @@ class Stretches:
     @property
     def lagged(self) -> np.ndarray:
         """Each observation beside those before it, the first of a stretch standing for earlier."""
-        rows, first = np.arange(len(self.X)), [s.start for s in self.slices]
+        rows, first = np.arange(self.X.shape[0]), [s.start for s in self.slices]
         back = rows[:, None] - np.arange(LAGS)
         back = np.maximum(back, np.repeat(first, self.lengths)[:, None])
         return arrays.to_numpy(self.X)[back].reshape(len(rows), -1)
@@ -144,10 +144,12 @@ def learned(
 ) -> tuple[Recursion, Machine | None, dict[str, float]]:
     """The fit by the way asked for, or found; that by kernel Bayes' rule; the errors compared.
 
-    Densities, unless the rule, with the choices that it made on all rows, is clearly nearer.
+    Densities, unless the rule, with the choices that it made on all rows, is clearly nearer. Who
+    gives λ of the rule asks for that rule, and is told no more.
     """
     by_name = plan.inference == "densities"
     found: Any = None if by_name else plan.learned(X, Z, sequences, names)
+    judged = judged and (plan.reg is None or plan.inference == "auto")
     judged = judged and not learns_from_pairs(plan.features)
     parts = parted(X, Z, sequences) if judged else []
     laws = plan.laws(X, Z, sequences) if by_name or (parts and plan.compares(X, Z)) else None

@@ -106,8 +106,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
     held_out_ : dict
         Squared errors on rows held out (halves of the first 1,000 in turn), in units of each
         state's variance: of the ways compared, and of what is simple, a ridge regression on five
-        observations ("ridge", up to 100 columns) and the mean of the states ("mean"). Empty of
-        fewer than twelve rows in a row, and with `Neural` features.
+        observations ("ridge", up to 100 columns) and the mean of the states ("mean"). Empty where
+        `reg` is given (but by "auto"), of fewer than twelve rows in a row, with `Neural` features.
 
     References
     ----------

@@ -109,7 +109,7 @@ class Judged:
         wide = self.admissible(BEHIND * TEMPER)
         others = wide[_sums(self.controlled, wide) < self.controlled[plain].sum()]
         digits = -np.log10(max(chance, np.finfo(float).tiny))
-        share = (digits - DOUBT) / (SURE - DOUBT)
+        share = float((digits - DOUBT) / (SURE - DOUBT))
         return (self.best(others), share) if len(others) and share > 0 else (plain, 1.0)
 
 

@@ -1,5 +1,6 @@
 """What a state-space model returns: latent laws, forecasts, a belief that is carried on."""
 
+import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -138,6 +139,11 @@ class StateForecast(RegimeForecast):
     """
 
     stands_for = "nodes"
+
+    def at(self, rows) -> Self:
+        """The old name of `[rows]`."""
+        warnings.warn("at(rows) of forecasts is now [rows]", FutureWarning, stacklevel=2)
+        return self[rows]
 
     def mean(self) -> Array:
         """E y, (n, d)."""
