@@ -32,13 +32,7 @@ class Batch(Law):
         chosen = np.arange(len(self))[index]
         own = {name: _some(getattr(self, name), chosen) for name in self.by_row}
         batch: Any = self  # a dataclass, below
-        return replace(batch, labels=self._labels_at(chosen), **own)
-
-    def _labels_at(self, chosen: np.ndarray) -> Labels:
-        """Of forecasts of several sequences steps have no index of their own."""
-        index = self.labels.index
-        fits = index is None or len(index) == len(self)
-        return (self.labels if fits else Labels(self.labels.columns)).at(chosen)
+        return replace(batch, labels=self.labels.at(chosen, len(self)), **own)
 
 
 def _some(values: Any, chosen: np.ndarray) -> Any:

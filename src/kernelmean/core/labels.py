@@ -33,9 +33,10 @@ class Labels(Saveable):
         """What is saved: an index may hold anything, and stays behind."""
         return {"columns": self.columns}
 
-    def at(self, rows) -> Labels:
-        """Of some of the rows; a single one has no index."""
-        some = self.index is not None and np.ndim(self.index[rows]) == 1
+    def at(self, rows, n: int | None = None) -> Labels:
+        """Of some of n rows; a single one has no index, nor have rows that it does not number."""
+        fits = self.index is not None and n in (None, len(self.index))
+        some = fits and np.ndim(self.index[rows]) == 1
         return Labels(self.columns, self.index[rows] if some else None)
 
     def of_columns(self, chosen: Sequence[int]) -> Labels:

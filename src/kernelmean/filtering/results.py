@@ -76,7 +76,7 @@ class _Steps(_States, Batch):
         """One of the laws, as a belief that can be carried on; or a smaller batch."""
         chosen = np.arange(len(self))[index]
         if chosen.ndim == 0:
-            return Belief(self.machine, self.steps[chosen], self._labels_at(chosen))
+            return Belief(self.machine, self.steps[chosen], self.labels.at(chosen, len(self)))
         return super().__getitem__(chosen)
 
 
