@@ -411,6 +411,24 @@ def test_scikit_learn_contract():
     assert km.RandomFourier().set_params(n_features=10).n_features == 10
 
 
+@pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-6])
+def test_of_few_rows_the_one_with_the_most_left_is_next(tol):
+    """By hand: residuals of the Gram matrix, one pivot after the other, to the tolerance."""
+    X, kernel = np.random.default_rng(3).normal(size=(80, 2)), km.Gaussian(0.9)
+    K, pivots = kernel(X), []
+    while K.trace() > tol * 80:
+        i = int(K.diagonal().argmax())
+        pivots.append(i)
+        K = K - np.outer(K[:, i], K[i]) / K[i, i]
+    features = [km.Nystroem(tol, random_state=seed).fit(X, kernel) for seed in (0, 1)]
+    for found in features:
+        assert found.indices_.tolist() == pivots
+        assert_allclose(found.lost_trace_, K.trace() / 80, rtol=1e-6)
+    with pytest.warns(km.NumericalWarning, match="max_rank=4"):
+        fewer = km.Nystroem(tol, max_rank=4).fit(X, kernel)
+    assert fewer.indices_.tolist() == pivots[:4]
+
+
 class TestNoiseOnTheDiagonal:
     """k(x, x) larger than what points near x have: the residual never falls below the tolerance."""
 

@@ -104,10 +104,8 @@ class ConditionalDensityDisplay(Display):
         tails = [(1 - level) / 2, 0.5, (1 + level) / 2]
         lower, median, upper = model.quantiles(X, tails)[..., j]
         grid, densities = model.densities(X, j, n_grid)
-        beside, names = (
-            model.near(rows, near, j),
-            _labels(labels, rows, estimator),
-        )
+        beside = model.near(rows, near, j)
+        names = _labels(labels, rows, estimator)
         return cls(grid, densities, median, lower, upper, beside, names, model.names[j], level)
 
     def _draw(self, ax) -> None:
@@ -326,10 +324,8 @@ class DensityContourDisplay(PanelDisplay):
         densities = model.joint(X, pair, first, second)
         levels = tuple(sorted(map(float, levels)))
         edges = np.array([heights(p, levels) for p in densities])
-        beside, names = (
-            model.near(rows, near, pair),
-            _labels(labels, rows, estimator),
-        )
+        beside = model.near(rows, near, pair)
+        names = _labels(labels, rows, estimator)
         y_names = model.names[pair[0]], model.names[pair[1]]
         return cls(first, second, densities, levels, edges, beside, names, y_names)
 
