@@ -865,6 +865,16 @@ class TestHardData:
             assert_allclose(b.bandwidth_, a.bandwidth_, rtol=rtol)
             assert_allclose(b.score(X + far, y + far), a.score(X, y), atol=1e-2)
 
+    @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
+    def test_two_columns_that_matter_of_twenty_with_five_rows_a_column(self):
+        rng = np.random.default_rng(3)
+        X = rng.normal(size=(600, 20))
+        m = X[:, 0] * X[:, 1]
+        y = m + 0.3 * rng.normal(size=600)
+        model = km.ConditionalDensity().fit(X[:100], y[:100])
+        off = model.predict(X[100:]) - m[100:]
+        assert np.mean(off**2) < 0.3  # of a variance of 1; all columns in step leave .9
+
     @pytest.mark.slow
     @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
     def test_fifty_columns(self):

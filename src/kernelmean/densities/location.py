@@ -25,7 +25,6 @@ from ..regression.lengthscales import (
     SCALE_DECADES,
     Scaled,
     evidence_loss,
-    tie_of,
     tied,
 )
 from ..regression.smoother import Smoother, weighed
@@ -39,6 +38,7 @@ CROWDED = 0.5  # mean leverage, from which on a larger one is preferred
 REGS = (-7.0, 1.0)  # of the same in the search: below, rounding errors decide where it goes
 DIGITS = 4  # of logarithms: beyond what data say, rounding errors would be carried on
 HARDLY = 0.03  # of the largest singular value of standardised rows: no slope along such directions
+TIE = 10.0  # between scales, times the number of rows
 LINE_DECADES = (-3.0, 2.0)  # of the size of the line beside the kernel
 
 
@@ -296,11 +296,10 @@ class LocationSearch:
 
     It does not take luck with the rows left out for smoothness, as a search of several scales by
     leave-one-out does. Those of `start`, a search on other rows, are where it begins; without one
-    the scales of all columns keep in step for a round. Without `free` they stay as they are.
-    `weights` are those of the rows.
+    the scales of all columns keep in step for a round. Then they part, however few the rows, for
+    the evidence pays for each. Without `free` they stay as they are. `weights` are those of the
+    rows.
     """
-
-    TIE = 10.0  # between the scales of columns, times the number of rows
 
     def __init__(
         self,
@@ -319,12 +318,30 @@ class LocationSearch:
         self._bounds = [around] * self.d + [LINE_DECADES, REGS]
         begin = np.append(np.full(self.d, middle), [0.0, START])
         self._u: np.ndarray = start._u if start else begin
-        in_step = [np.inf] if start is None and self.d > 1 else []
-        for tie in [*in_step, tie_of(self.d, len(self.Y), self.TIE)] if free else ():
-            self._tie = tie
-            self.scaled.choose(self._u[: self.d])
-            found = descend(self._loss, self._u, self._bounds, STEPS, TOL)
-            self._u = found.round(DIGITS - 1)  # its loss is flatter still
+        if free and start is None and self.d > 1:
+            self._descend(begin, np.inf)
+        if free:
+            self._descend(self._u, self.tie)
+        if free and start is None and self._stuck:
+            there, loss = self._u, self.loss
+            self._descend(begin, self.tie)
+            self._u = self._u if self.loss < loss else there
+
+    def _descend(self, u: np.ndarray, tie: float) -> None:
+        self._tie = tie
+        self.scaled.choose(u[: self.d])
+        found = descend(self._loss, u, self._bounds, STEPS, TOL)
+        self._u = found.round(DIGITS - 1)  # its loss is flatter still
+
+    @property
+    def _stuck(self) -> bool:
+        """Whether free scales are in step: no row is near another, so that nothing parts them."""
+        return self.d > 1 and np.isfinite(self._tie) and np.ptp(self._u[: self.d]) == 0
+
+    @property
+    def tie(self) -> float:
+        """How strongly the scales of columns are tied when they part."""
+        return TIE / len(self.Y)
 
     @property
     def reg(self) -> float:

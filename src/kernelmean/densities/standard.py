@@ -13,6 +13,7 @@ from ..core.saving import Saveable
 from ..features.base import Bare
 from ..features.landmarks import Nystroem
 from ..kernels import fitted_kernel
+from ..regression.lengthscales import tie_of
 from ..regression.smoother import Smoother
 from ..regression.support import Support
 from .location import TUNED_RANK, Design, Location, LocationSearch, Weights, clearly
@@ -26,13 +27,15 @@ WIDEST = 2.0  # deviations of y, that laws far from the data may reach
 
 
 class EvidenceSearch(LocationSearch):
-    """With a Gaussian kernel, whose scales part more easily."""
-
-    TIE = 1.0
+    """With a Gaussian kernel, whose scales part more easily, but not with few rows."""
 
     def __init__(self, X: np.ndarray, Y: np.ndarray, begin=1.0):
         scales = np.broadcast_to(begin, X.shape[1])
         super().__init__(fitted_kernel("gaussian", X, columnwise=True).scaled(scales), X, Y)
+
+    @property
+    def tie(self) -> float:
+        return tie_of(self.d, len(self.Y))
 
 
 class Forms:
