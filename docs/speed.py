@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 HISTORY = Path(__file__).parents[1] / "benchmarks" / "history"
-OURS, ALONE = "ours", "ours, one thread"
+OURS, ALONE, BEFORE = "ours", "ours, one thread", "ours, other checkout"
 
 
 def taken(folder: Path = HISTORY) -> list[dict]:
@@ -21,11 +21,11 @@ def taken(folder: Path = HISTORY) -> list[dict]:
 
 
 def latest(history: list[dict]) -> dict[str, dict]:
-    """Of each job what was measured last: its commit, and its rows by way."""
+    """Of each job what was measured last: its commit, and its rows by way, but ours of before."""
     found: dict[str, dict] = {}
     for measured in history:
         jobs: dict[str, dict] = {}
-        for row in measured["rows"]:
+        for row in (row for row in measured["rows"] if row["way"] != BEFORE):
             jobs.setdefault(row["job"], {})[row["way"]] = row
         found |= {job: {"commit": measured["commit"], "ways": ways} for job, ways in jobs.items()}
     return found
@@ -44,12 +44,15 @@ def table(history: list[dict]) -> str:
             figures = f"{row['wall']:.3g} | {ratio:.2f} | {row['cpu']:.3g} | {row['peak']:.0f}"
             name = job if way == OURS else ""
             lines.append(f"| {name} | {way} | {figures} | {error} | {last['commit']} |")
-    crowds = [crowd for measured in history for crowd in measured["at_once"]]
+    crowds = {
+        (c["job"], c["at_once"]): f"{c['alone']:.2f} | {c['all']:.2f} | {measured['commit']}"
+        for measured in history
+        for c in measured["at_once"]
+    }
     if crowds:
-        lines += ["", "| at once | processes | one on one core, s | all, s |", "|---|--:|--:|--:|"]
-        lines += [
-            f"| {c['job']} | {c['at_once']} | {c['alone']:.2f} | {c['all']:.2f} |" for c in crowds
-        ]
+        head = "| at once | processes | one on one core, s | all, s | commit |"
+        lines += ["", head, "|---|--:|--:|--:|---|"]
+        lines += [f"| {job} | {count} | {told} |" for (job, count), told in crowds.items()]
     return "\n".join([*lines, "", f"Last taken on: {history[-1]['machine']}.", ""])
 
 
