@@ -337,7 +337,11 @@ class Plan:
     def _embedded(self, draft: StructuralDraft, parts: list[Part], middle: float) -> tuple:
         """The rows in coordinates with their embeddings; λ, the loss of stage 1 and its rows."""
         groups = [Group(part, *draft.bases, middle) for part in parts]
-        return groups, *embed(groups, self.regs[0], self.split)
+        found = embed(groups, self.regs[0], self.split)
+        if draft.bare:  # leaving rows out adds variance, which counts where instruments are weak
+            for group in groups:
+                group.own = False
+        return groups, *found
 
     @stage("both stages")
     def finish(
@@ -352,9 +356,6 @@ class Plan:
         # an intercept takes up the mean of y, which then need not pass through stage 1
         middle = _mean_outcome(few) if trends else 0.0
         groups, lam, loss_1, n = self._embedded(draft, parts, middle)
-        if draft.bare:  # leaving rows out adds variance, which counts where instruments are weak
-            for group in groups:
-                group.own = False
         share = choice.share if choice and parts is few else None
         how = self.regs[1], self.split, share, draft.weak
         stage, xi, loss_2, m = regress(groups, *how)
