@@ -101,12 +101,10 @@ class StructuralFit(Saveable):
 
         It keeps what else is known of the other: λ, ξ, losses and the test of its specification.
         """
-
-        def between(name: str) -> Array:
-            return (1.0 - share) * getattr(self, name) + share * getattr(other, name)
-
         names = "coef", "covariance", "band", "mean"
-        return replace(other, bent=share, **{name: between(name) for name in names})
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
+        between = {name: (1.0 - share) * a + share * b for name, (a, b) in pairs.items()}
+        return replace(other, bent=share, **between)
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,8 @@ class SecondStage:
         `held` is the identity if not given.
         """
         xp = arrays.namespace(second)
-        held = np.eye(trends) if held is None else held
-        own = arrays.to_numpy(second[:trends, :trends]) + held * trend_penalty(trends, m)
-        self.prior = np.linalg.slogdet(held)[1]
+        self.held = np.eye(trends) if held is None else held
+        own = arrays.to_numpy(second[:trends, :trends]) + self.held * trend_penalty(trends, m)
         self.inverse = arrays.like(np.linalg.inv(own), second)  # A_tt⁻¹
         B = self.inverse @ second[:trends, trends:]
         S = second[trends:, trends:] - second[trends:, :trends] @ B
@@ -87,8 +86,8 @@ class SecondStage:
         s, inverse = arrays.to_numpy(self.grid.values), arrays.to_numpy(self.inverse)
         # at ξ = 0 the prior has no limit: one that rounding sets stands for it
         regs = np.maximum(regs, arrays.EPS * self.size)
-        explained = np.log1p(s / regs[:, None]).sum(1) - np.linalg.slogdet(inverse / self.m)[1]
-        explained -= self.prior
+        slopes = np.linalg.slogdet(self.held @ inverse / self.m)[1]
+        explained = np.log1p(s / regs[:, None]).sum(1) - slopes
         c, parts = arrays.to_numpy(self.c), arrays.to_numpy(self.c * self.shrink(regs))
         q = self.rest - np.array([float(c @ part) for part in parts])
         noise = np.maximum(q, max(1e-14 * self.rest, np.finfo(float).tiny))
@@ -302,14 +301,15 @@ def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array, Array]:
     """
     complete = [g for g in learners if g.teaches] or learners
     few = [group.few(SEARCH_ROWS // len(complete)) for group in complete]
-    judging, whole = [], []
-    for g, (Phi, Theta, _, M) in zip(complete, few, strict=True):
-        own = M if g.own == g.part.own else g.stage.rows(Phi, Theta, g.part.own)
-        wholly = g.stage.rows(Phi, Theta, g.part.own, wholly=True) if g.stage.exogenous else own
-        judging.append(own)
-        whole.append(wholly)
-    Phi, _, y, _ = put_together(few)
-    M = put_together(judging)
+    judging = [
+        M if g.own == g.part.own else g.stage.rows(Phi, Theta, g.part.own)
+        for g, (Phi, Theta, _, M) in zip(complete, few, strict=True)
+    ]
+    whole = [
+        g.stage.rows(Phi, Theta, g.part.own, wholly=True) if g.stage.exogenous else M
+        for g, (Phi, Theta, *_), M in zip(complete, few, judging, strict=True)
+    ]
+    (Phi, _, y, _), M = put_together(few), put_together(judging)
     return (Phi if complete[0].teaches else M), M, y, put_together(whole)
 
 
