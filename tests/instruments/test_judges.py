@@ -12,9 +12,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
 from kernelmean.comparators import TwoStageLeastSquares
+from kernelmean.features.base import Bare
 from kernelmean.instruments import judges, second_stage
+from kernelmean.instruments.basis import Basis, Polynomial
 from kernelmean.instruments.choice import Choice, Tried, rows_of
+from kernelmean.instruments.first_stage import embed
 from kernelmean.instruments.fit import joint
+from kernelmean.instruments.groups import Group, Part
 
 KX, KZ = km.Matern(1.5, 0.9), km.Matern(1.5, 1.1)
 N = 30
@@ -136,22 +140,22 @@ def test_the_fit_has_the_regulariser_that_the_rule_takes(degree):
 
 
 def test_no_judge_decides_alone():
-    """Wild, clearly wrong on the instruments' side, unlikely, pulled, not: the last is taken."""
+    """Wild, unlikely, pulled, not: the last is taken."""
     rng = np.random.default_rng(40)
     fair = rng.exponential(size=200)
     noise = rng.normal(size=(2, 200))
     noise += 0.01 - noise.mean(1, keepdims=True)
-    rows = np.array([fair, fair + 0.5 + 0.1 * rng.random(200), fair, *(fair + noise)])
-    causal = np.array([9.0, 1.0, 1.1, 1.3, 1.2])
-    likely = np.array([0.0, 5.0, -9.0, -0.5, -1.0])
-    none = np.zeros(5, dtype=bool)
+    rows = np.array([fair, fair, *(fair + noise)])
+    causal = np.array([9.0, 1.1, 1.3, 1.2])
+    likely = np.array([0.0, -9.0, -0.5, -1.0])
+    none = np.zeros(4, dtype=bool)
     verdict = judges.Judged(causal, rows, rows, likely, none)
-    # the first explodes, the instruments contradict the second, the prior the third
-    assert_array_equal(verdict.admissible(), [3, 4])
-    assert verdict.best() == 4
-    # a fourth judge sees through the one that is pulled
-    clean = rows + np.array([0, 0, 0, 0, 1.0])[:, None] * (1 + 0.1 * rng.random(200))
-    assert judges.Judged(causal, rows, clean, likely, none).best() == 3
+    # the first explodes, the prior contradicts the second
+    assert_array_equal(verdict.admissible(), [2, 3])
+    assert verdict.best() == 3
+    # a third judge sees through the one that is pulled
+    clean = rows + np.array([0, 0, 0, 1.0])[:, None] * (1 + 0.1 * rng.random(200))
+    assert judges.Judged(causal, rows, clean, likely, none).best() == 2
 
 
 @pytest.mark.parametrize(
@@ -325,9 +329,8 @@ def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
     draft = SimpleNamespace(bases=[basis], bare=bare)
     tried = Tried(draft, np.inf, stage_of(oracle, y), regs, None)
     apart = tried.apart(oracle.X, weights, oracle.Phi @ coef)
-    assert apart.shape == (N, 2)  # what is unlikely does not count
     D = np.zeros((N, N))
-    for reg, weight in zip(regs[:2], weights[:2], strict=True):
+    for reg, weight in zip(regs, weights, strict=True):
         penalty = np.diag(np.r_[0.0, 1 / N, np.full(width - 2, reg)])
         off = oracle.Phi @ (
             np.linalg.solve(oracle.M.T @ oracle.M / N + penalty, oracle.M.T @ y / N) - coef
@@ -399,3 +402,46 @@ def test_rows_that_carry_a_sum():
     terms = np.column_stack([np.full(9_000, -2.0), rng.normal(size=9_000), np.arange(9_000) == 0])
     assert rows_of(terms) == pytest.approx([9_000, 3_000, 1], rel=0.05)
     assert rows_of(0.0 * terms).tolist() == [0, 0, 0]
+
+
+def cubes() -> tuple[second_stage.SecondStage, np.ndarray, np.ndarray, np.ndarray]:
+    """Stage 2 of powers alone, rows in coordinates, what of these is explained, and outcomes."""
+    X, y, Z = confounded()
+    basis = Basis(Polynomial.of(X, 4), Bare().fit(X, "linear"))
+    Phi, M = basis.numbers(X), basis.numbers(Z)
+    moments = M.T @ M / N, M.T @ y / N
+    held = basis.held(Phi)
+    return second_stage.SecondStage(*moments, 4, N, y @ y / N, held), Phi, M, y
+
+
+def test_powers_are_held_by_the_size_of_their_curve():
+    stage, Phi, M, y = cubes()
+    curve = (Phi - Phi.mean(0)) / N**0.5 / 1.1**0.5  # of which squares are a variance
+    own = np.eye(4)[1:] * (0.1 / 1.1) ** 0.5
+    rows, target = np.vstack([M, curve, own]), np.append(y, np.zeros(N + 3))
+    b = np.linalg.lstsq(rows, target, rcond=None)[0]
+    assert_allclose(stage.coefficients(1.0), b, rtol=1e-8)
+
+
+def test_evidence_of_powers_is_a_gaussian_density():
+    stage, Phi, M, y = cubes()
+    prior = (np.cov(Phi[:, 1:].T, bias=True) + 0.1 * np.eye(3)) / 1.1
+    S = np.eye(N) + M[:, 1:] @ np.linalg.solve(prior, M[:, 1:].T)
+    inverse, one = np.linalg.inv(S), np.ones(N)
+    flat = one @ inverse @ one
+    q = (y @ inverse @ y - (one @ inverse @ y) ** 2 / flat) / N
+    value = np.linalg.slogdet(S)[1] + np.log(flat)
+    assert stage.evidence(np.ones(1))[0] == pytest.approx(-0.5 * ((N - 1) * np.log(q) + value))
+
+
+def test_least_squares_is_judged_as_it_is_fitted_by_rows_left_out():
+    X, y, Z = confounded()
+    bases = [Basis(Polynomial.of(A, 4), Bare().fit(A, "linear")) for A in (X, Z)]
+    group = Group(Part(X, Z, y), *bases)
+    embed([group], 0.0, "loo")
+    group.own = False
+    equations = second_stage.Equations([group])
+    Phi, Theta = (basis.numbers(A) for basis, A in zip(bases, (X, Z), strict=True))
+    hat = Theta @ np.linalg.solve(Theta.T @ Theta, Theta.T)
+    assert_allclose(equations.second, Phi.T @ hat @ Phi / N, atol=1e-9)
+    assert_allclose(equations.M, slow.left_out_embeddings(Theta, Phi, 1e-14), atol=1e-6)

@@ -13,6 +13,7 @@ from ..core.moments import block_rows, row_blocks
 from ..core.saving import Saveable
 from ..features.base import FeatureMap
 
+APART = 0.1  # of the identity, beside covariances of powers
 LEVELS = 10  # different values of a column, and rows for each, that are few
 
 
@@ -186,6 +187,19 @@ class Basis(Saveable):
     @property
     def width(self) -> int:
         return self.trends + self.features.rank_
+
+    def held(self, columns: np.ndarray) -> np.ndarray | None:
+        """What δ multiplies: of powers alone the covariance of each column's, in these rows.
+
+        Powers are nearly collinear, and coefficients large where curves are not. A tenth of the
+        identity keeps those of few values apart.
+        """
+        terms = self.polynomial.terms
+        if self.features.rank_ or self.trends == self.polynomial.slopes:
+            return None
+        alike = [[a[:1] == b[:1] and len(a + b) == 4 for b in terms] for a in terms]
+        shared, one = np.cov(columns, rowvar=False, bias=True), np.eye(self.width)
+        return np.where(alike, (shared + APART * one) / (1.0 + APART), one)
 
     def by_blocks(self, function: Callable, points) -> Array:
         """`function` of blocks of the points, whose coordinates fit in memory, put together."""

@@ -18,7 +18,6 @@ from .second_stage import SecondStage
 SIZE_DECADES = 0.9  # a single lengthscale of regressors stays within 10**±0.9 of the median's
 POINTS = 300  # at which candidates are compared
 MOVED = 10.0  # concentration parameter below which instruments tell no shape
-UNLIKELY = 1e-3  # a probability that does not count
 # V and D in V + B, B what stands for the squared bias: for h, for its bands, for averages. Set on
 # seeds 1000 to 1199 of seven designs; 10 on 22000 to 22159 of three, 2 on 100 to 139 of 44
 WIDER = {
@@ -84,13 +83,10 @@ class Tried:
         return self.draft.bases[0].numbers(points) @ self.stage.coefficients(self.regs[i])
 
     def apart(self, points: np.ndarray, weights: np.ndarray, taken: np.ndarray) -> np.ndarray:
-        """w^½(h − taken) at points, a column for each ξ whose weight counts."""
-        some = weights > UNLIKELY
-        if not some.any():
-            return np.zeros((len(points), 0))
-        coefs = np.column_stack([self.stage.coefficients(reg) for reg in self.regs[some]])
+        """w^½(h − taken) at points, a column for each ξ."""
+        coefs = np.column_stack([self.stage.coefficients(reg) for reg in self.regs])
         off = self.draft.bases[0].numbers(points) @ coefs - taken[:, None]
-        return off * weights[some] ** 0.5
+        return off * weights**0.5
 
 
 class Choice:
@@ -104,7 +100,7 @@ class Choice:
         What is taken; the likeliest draft with a kernel, in whose coordinates a band can bend.
     points : array of shape (k, d)
     apart : array of shape (k, candidates)
-        How far from it the candidates with a kernel are that neither loss refuses, at the points,
+        How far from it the candidates with a kernel are that do not explode, at the points,
         times the roots of their tempered posterior probabilities.
     plain : StructuralDraft, optional
         A straight line that goes only a share `bent` of the way to the draft.

@@ -101,12 +101,10 @@ class StructuralFit(Saveable):
 
         It keeps what else is known of the other: λ, ξ, losses and the test of its specification.
         """
-
-        def between(name: str) -> Array:
-            return (1.0 - share) * getattr(self, name) + share * getattr(other, name)
-
         names = "coef", "covariance", "band", "mean"
-        return replace(other, bent=share, **{name: between(name) for name in names})
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
+        between = {name: (1.0 - share) * a + share * b for name, (a, b) in pairs.items()}
+        return replace(other, bent=share, **between)
 
 
 @dataclass(frozen=True)
@@ -337,7 +335,11 @@ class Plan:
     def _embedded(self, draft: StructuralDraft, parts: list[Part], middle: float) -> tuple:
         """The rows in coordinates with their embeddings; λ, the loss of stage 1 and its rows."""
         groups = [Group(part, *draft.bases, middle) for part in parts]
-        return groups, *embed(groups, self.regs[0], self.split)
+        found = embed(groups, self.regs[0], self.split)
+        if draft.bare:  # leaving rows out adds variance, which counts where instruments are weak
+            for group in groups:
+                group.own = False
+        return groups, *found
 
     @stage("both stages")
     def finish(
@@ -352,9 +354,6 @@ class Plan:
         # an intercept takes up the mean of y, which then need not pass through stage 1
         middle = _mean_outcome(few) if trends else 0.0
         groups, lam, loss_1, n = self._embedded(draft, parts, middle)
-        if draft.bare:  # leaving rows out adds variance, which counts where instruments are weak
-            for group in groups:
-                group.own = False
         share = choice.share if choice and parts is few else None
         how = self.regs[1], self.split, share, draft.weak
         stage, xi, loss_2, m = regress(groups, *how)

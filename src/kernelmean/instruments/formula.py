@@ -189,10 +189,9 @@ def _structure(formula: str) -> tuple[list, list, list]:
             raise NotImplementedError(f"more than {MOST_TERMS:,} terms or {MOST_LETTERS:,} letters")
         sides = formulaic.Formula(formula, _parser=parser)
     except (formulaic.errors.FormulaicError, SyntaxError, *BROKEN) as err:
-        known = not isinstance(err, UNMATCHED)
-        reason = (
-            str(err).partition("\n")[0].rstrip(".") if known else "something stands where it cannot"
-        )
+        reason = "something stands where it cannot"
+        if not isinstance(err, UNMATCHED):
+            reason = str(err).partition("\n")[0].rstrip(".")
         raise ValueError(
             f"formula is {formula!r}, which cannot be read ({reason}); {NEEDED}"
         ) from err
@@ -244,11 +243,10 @@ def _names(*parts: list) -> list[str]:
     """The columns that terms are made from; anything but the functions allowed is refused."""
     names: dict[str, None] = {}
     for factor in (f for terms in parts for t in terms for f in t.factors):
-        match factor.eval_method.value:
-            case "lookup":
-                names[factor.expr] = None
-            case "python":
-                names |= dict.fromkeys(_read(factor.expr)[1])
+        if factor.eval_method.value == "lookup":
+            names[factor.expr] = None
+        elif factor.eval_method.value == "python":
+            names |= dict.fromkeys(_read(factor.expr)[1])
     return list(names)
 
 
@@ -313,16 +311,11 @@ def _check_cheap(node: ast.AST, expression: str) -> None:
 
 def _columns(spline: ast.Call) -> float:
     """Columns that a spline's literal numbers, and lists of knots, stand for."""
-    count = 0.0
-    for size in [*spline.args[1:2], *(k.value for k in spline.keywords if k.arg in WIDTHS)]:
-        match size:
-            case ast.Constant(value):
-                count += value if isinstance(value, int) else 0
-            case ast.List(elts=knots):
-                count += len(knots)
-            case _:
-                return inf
-    return count
+    sizes = [*spline.args[1:2], *(k.value for k in spline.keywords if k.arg in WIDTHS)]
+    if any(not isinstance(size, ast.Constant | ast.List) for size in sizes):
+        return inf
+    told = (len(s.elts) if isinstance(s, ast.List) else getattr(s, "value", 0) for s in sizes)
+    return sum(count for count in told if isinstance(count, int))
 
 
 def _known(function: ast.AST) -> bool:

@@ -1,12 +1,10 @@
-"""Which of several structural functions is believed: four judges, none of which decides alone.
+"""Which of several structural functions is believed: three judges, none of which decides alone.
 
 - The *causal loss*, (1/n) Σ(y_i − h⁻ⁱ(x_i))², is large where h explodes; under confounding it is
   pulled towards the regression of y on X.
-- The *projected loss*, (1/n) Σ(y_i − E[h⁻ⁱ(X) | z_i])², has no such pull, for E[y | Z] is
-  E[h(X) | Z], but it is blind in directions of h that the instruments do not see.
-- The *evidence*, log p(y | Z) where h is a Gaussian process, has no pull either, and in directions
-  that are not seen it asks for what the prior expects; it overstates differences where the prior is
-  not a good one.
+- The *evidence*, log p(y | Z) where h is a Gaussian process, has no such pull, and in directions
+  that instruments do not see it asks for what the prior expects; it overstates differences where
+  the prior is not a good one.
 
 - The *controlled loss* is the causal one of what of y − h(x) does not go with x − E[x | z], in a
   straight line whose slope may go with u = E[x | z], by u/(1 + |u|) and u²/(1 + u²): noise that
@@ -17,10 +15,12 @@
 The evidence of d > 1 scales that were searched is less 3(d − 1): on straight truths the search
 alone takes it up by about 2d, however many the rows.
 
-So: of all whose causal loss is at most twice the least, and whose projected loss is not clearly
-above the least (a paired t over the rows), those within three units of the best evidence are
-admissible, or within twelve where there is a straight line to stand in for them; of those whose
-controlled loss is within the noise of the least the one of least causal loss is taken.
+So: of all whose causal loss is at most twice the least those within three units of the best
+evidence are admissible, or within twelve where there is a straight line to stand in for them; of
+those whose controlled loss is within the noise of the least (a paired t over the rows) the one of
+least causal loss is taken.
+
+The *projected loss*, (1/n) Σ(y_i − E[h⁻ⁱ(X) | z_i])², tells what is gained over least squares.
 
 A straight line is taken before that, but it goes a share of the way to those whose controlled loss
 is smaller: (−log₁₀ p − .3)/3.5, nothing from p = ½ on, all of it from 1/6000 down. p is the least
@@ -34,14 +34,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from functools import cached_property
 from itertools import chain
 
 import numpy as np
 from scipy.special import softmax
 
 WILD = 2.0  # times the least causal loss: beyond it a function explodes
-CLEAR = 2.5  # t of a difference between projected losses
 BEHIND = 3.0  # units of log evidence
 TEMPER = 4.0  # what evidence is divided by beside a line, for it overstates
 NEAR = 1.5  # t of a difference between controlled losses
@@ -69,38 +67,35 @@ class Judged:
         causal, projected, controlled, *rest = (list(chain(*one)) for one in each)
         return cls(np.array(causal), projected, controlled, *map(np.array, rest))
 
-    @cached_property
-    def fair(self) -> np.ndarray:
-        """Numbers of the candidates that neither loss refuses."""
-        return self._fair(np.arange(len(self.causal)))
-
-    def _fair(self, some: np.ndarray) -> np.ndarray:
-        tame = some[self.causal[some] <= WILD * self.causal[some].min()]
-        return tame[_unbeaten(self.projected, tame, CLEAR)]
+    def fair(self, some: np.ndarray | None = None) -> np.ndarray:
+        """Numbers of the candidates, or of some of them, that do not explode beside the others."""
+        some = np.arange(len(self.causal)) if some is None else some
+        return some[self.causal[some] <= WILD * self.causal[some].min()]
 
     def admissible(self, behind: float = BEHIND) -> np.ndarray:
         """Numbers of the fair candidates within so many units of the best evidence."""
-        likely = self.evidence[self.fair]
-        return self.fair[likely >= likely.max() - behind]
+        fair = self.fair()
+        return fair[self.evidence[fair] >= self.evidence[fair].max() - behind]
 
     def weights(self) -> np.ndarray:
         """Posterior probabilities of the fair candidates, tempered; 0 of the others."""
-        fair, weights = self.fair, np.zeros(len(self.causal))
+        fair, weights = self.fair(), np.zeros(len(self.causal))
         weights[fair] = softmax(self.evidence[fair] / TEMPER)
         return weights
 
     def best(self, left: np.ndarray | None = None) -> int:
         """Number of the candidate that is taken of some, or of those that are admissible."""
         left = self.admissible() if left is None else left
-        left = left[_unbeaten(self.controlled, left, NEAR)]
+        least = self.controlled[left[_sums(self.controlled, left).argmin()]]
+        left = np.array([k for k in left if paired_t(self.controlled[k], least) <= NEAR])
         return int(left[np.lexsort((-self.evidence[left], self.causal[left]))[0]])
 
     def likeliest(self, some: np.ndarray) -> int:
-        """Of some by evidence: least squares, or, where the losses refuse them, with a kernel.
+        """Of some by evidence: least squares, or, where all of these explode, with a kernel.
 
         Where no bend is free nothing is blind, and the causal loss would only draw to regression.
         """
-        fair = self._fair(some)
+        fair = self.fair(some)
         bare = fair[self.bare[fair]]
         return int(max(bare if len(bare) else fair, key=lambda k: self.evidence[k]))
 
@@ -108,19 +103,12 @@ class Judged:
         """What bends, and how far they send a straight line towards it; or the line, as it is."""
         wide = self.admissible(BEHIND * TEMPER)
         others = wide[_sums(self.controlled, wide) < self.controlled[plain].sum()]
-        digits = -np.log10(max(chance, np.finfo(float).tiny))
-        share = float((digits - DOUBT) / (SURE - DOUBT))
+        share = (-float(np.log10(max(chance, np.finfo(float).tiny))) - DOUBT) / (SURE - DOUBT)
         return (self.best(others), share) if len(others) and share > 0 else (plain, 1.0)
 
 
 def _sums(errors: Errors, some: Iterable[int]) -> np.ndarray:
     return np.array([errors[k].sum() for k in some])
-
-
-def _unbeaten(errors: Errors, some: np.ndarray, t: float) -> np.ndarray:
-    """Which of some have a mean at most t standard errors of the difference above the least."""
-    least = errors[some[_sums(errors, some).argmin()]]
-    return np.array([paired_t(errors[k], least) <= t for k in some])
 
 
 def paired_t(errors: np.ndarray, other: np.ndarray) -> float:

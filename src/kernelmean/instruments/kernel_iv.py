@@ -42,8 +42,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     b = (MᵀM/n + ξI)⁻¹Mᵀy/n. In the default, jackknife kernel IV, every row serves both stages:
     row i of M is the embedding learned without it, M_i = (F_i − h_iφ_i)/(1 − h_i). λ and the
     lengthscales of the instruments minimise the leave-one-out loss of stage 1; ξ, the trend and
-    the lengthscale of a single regressor are chosen by four judges (causal, projected and
-    controlled loss, evidence), those of several by the causal loss (1/n) Σ(y_i − h⁻ⁱ(x_i))².
+    the lengthscale of a single regressor are chosen by three judges (causal and controlled
+    loss, evidence), those of several by the causal loss (1/n) Σ(y_i − h⁻ⁱ(x_i))².
 
     Parameters
     ----------

@@ -29,13 +29,17 @@ class SecondStage:
 
     With the trend first, A = MᵀM/m in blocks: B = A_tt⁻¹A_tk, S = A_kk − A_ktB = R diag(s) Rᵀ. In
     the directions G = [I, −BR; 0, R] the penalised A is block diagonal, (A_tt, s + ξ), so that one
-    eigendecomposition serves every ξ. (A_tt has 1/m added for each trend column but the constant.)
+    eigendecomposition serves every ξ. (A_tt has δ = 1/m, times `held`, added beyond the constant.)
     """
 
-    def __init__(self, second, target, trends: int, m: int, power: float = np.nan):
-        """From MᵀM/m, Mᵀy/m, the number of trend columns, and yᵀy/m for the evidence."""
+    def __init__(self, second, target, trends: int, m: int, power: float = np.nan, held=None):
+        """From MᵀM/m, Mᵀy/m, the number of trend columns, and yᵀy/m for the evidence.
+
+        `held` is the identity if not given.
+        """
         xp = arrays.namespace(second)
-        own = arrays.to_numpy(second[:trends, :trends]) + np.diag(trend_penalty(trends, m))
+        self.held = np.eye(trends) if held is None else held
+        own = arrays.to_numpy(second[:trends, :trends]) + self.held * trend_penalty(trends, m)
         self.inverse = arrays.like(np.linalg.inv(own), second)  # A_tt⁻¹
         B = self.inverse @ second[:trends, trends:]
         S = second[trends:, trends:] - second[trends:, :trends] @ B
@@ -82,7 +86,8 @@ class SecondStage:
         s, inverse = arrays.to_numpy(self.grid.values), arrays.to_numpy(self.inverse)
         # at ξ = 0 the prior has no limit: one that rounding sets stands for it
         regs = np.maximum(regs, arrays.EPS * self.size)
-        explained = np.log1p(s / regs[:, None]).sum(1) - np.linalg.slogdet(inverse / self.m)[1]
+        slopes = np.linalg.slogdet(self.held @ inverse / self.m)[1]
+        explained = np.log1p(s / regs[:, None]).sum(1) - slopes
         c, parts = arrays.to_numpy(self.c), arrays.to_numpy(self.c * self.shrink(regs))
         q = self.rest - np.array([float(c @ part) for part in parts])
         noise = np.maximum(q, max(1e-14 * self.rest, np.finfo(float).tiny))
@@ -160,7 +165,8 @@ class Equations:
         if weak:
             self._steady(learners)
         self.Phi, self.M, self.y, wholly = complete_rows(learners)
-        slopes = slice(1, learners[0].basis_x.polynomial.slopes)
+        self.basis = learners[0].basis_x
+        slopes = slice(1, self.basis.polynomial.slopes)
         moved = arrays.to_numpy(self.M[:, slopes])
         V, self.W = (
             arrays.to_numpy(self.Phi[:, slopes] - left[:, slopes]) for left in (self.M, wholly)
@@ -202,7 +208,8 @@ class Equations:
 
     def solved(self, trends: int) -> tuple[SecondStage, CausalLeaveOneOut]:
         """Stage 2, for every ξ, and its causal loss."""
-        stage = SecondStage(self.second, self.target, trends, self.m, self.power)
+        held = self.basis.held(arrays.to_numpy(self.Phi))
+        stage = SecondStage(self.second, self.target, trends, self.m, self.power, held)
         return stage, CausalLeaveOneOut(stage, self.Phi, self.M, self.y, self.V)
 
     def less(self, keep: int, leave: int) -> Equations:
@@ -288,16 +295,21 @@ def regress(
 def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array, Array]:
     """Φ, M and y of a few of the complete rows, and M with each row wholly left out.
 
-    Where no row is complete (two samples), regressors are not known beside outcomes, and the
-    embedding has to stand for them.
+    Rows that judge are left out of their own embeddings, also those that least squares is fitted to
+    as they are. Where no row is complete (two samples), regressors are not known beside outcomes,
+    and the embedding has to stand for them.
     """
     complete = [g for g in learners if g.teaches] or learners
     few = [group.few(SEARCH_ROWS // len(complete)) for group in complete]
-    whole = [
-        g.stage.rows(Phi, Theta, g.own, wholly=True) if g.stage.exogenous else M
+    judging = [
+        M if g.own == g.part.own else g.stage.rows(Phi, Theta, g.part.own)
         for g, (Phi, Theta, _, M) in zip(complete, few, strict=True)
     ]
-    Phi, _, y, M = put_together(few)
+    whole = [
+        g.stage.rows(Phi, Theta, g.part.own, wholly=True) if g.stage.exogenous else M
+        for g, (Phi, Theta, *_), M in zip(complete, few, judging, strict=True)
+    ]
+    (Phi, _, y, _), M = put_together(few), put_together(judging)
     return (Phi if complete[0].teaches else M), M, y, put_together(whole)
 
 
