@@ -2,7 +2,7 @@
 
 Far from most pairs the regression of kernels goes back to what it has nearest, and from few pairs
 it learns a slope slowly. Latents are then those of z − ℓ(x), moved by ℓ at the observation, also
-beyond all pairs. Slopes are those of the far pairs, which count by their squared distance from the
+beyond the pairs. Slopes are those of the far pairs, which count by their squared distance from the
 middle: there the line decides, in the middle kernels tell what it leaves.
 """
 

@@ -25,6 +25,7 @@ from .straight import Straight, left_out, scales
 from .supervision import each_strength, targets, unpack_supervision
 
 OUTSIDE = "posteriors are those at the nearest point of its box, made twice as wide, but for a line"
+BEYOND = 2.0  # widths of that box, further out: as far as a line goes
 SILENT = 1e-20  # of k(x, x) in coordinates: they are rounding
 
 
@@ -183,6 +184,7 @@ class WeightedPairs:
         fit, kernel, outside, given = self.fit, self.fit.features_x.kernel_, None, X
         if self.support is not None:
             outside = self.support.outside(X, kernel, OUTSIDE)
+            given = self.support.widened(BEYOND).nearest(X, kernel)
             X = self.support.nearest(X, kernel)
         coordinates = fit.features_x.transform(X)
         if self.further is not None:
