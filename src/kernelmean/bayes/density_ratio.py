@@ -111,9 +111,7 @@ class DensityRatio(Saveable, BaseEstimator):
         Phi = self.features_.fit_transform(order.sorted(Z), self.kernel_)
         order.renumber(self.features_)
         U = self.features_.transform(m.points)
-        every = Moments("xx").add(x=Phi)
-        if rows is not None:
-            every = rows.partial("xx", x=self.features_)
+        every = Moments("xx").add(x=Phi) if rows is None else rows.partial("xx", x=self.features_)
         left_out = RatioLeftOut(Phi, every.mean("xx"), U, m.weights, share, every.n)
         self.reg_ = left_out.best() if self.reg is None else float(self.reg)
         self.coef_ = solves.ridge(left_out.A, self.reg_).solve(m.weights @ U)

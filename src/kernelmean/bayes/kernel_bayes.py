@@ -193,8 +193,9 @@ class KernelBayes(Saveable, BaseEstimator):
         a line beside kernels in means, which there is if pairs left out are nearer so, and the
         farthest of them too by slopes of the others; a law is moved along it.
         Further from the observations of the pairs than half of their
-        range kernels are zero, and posteriors are those at the nearest point that is not so far:
-        flagged (`extrapolated`), and warned of.
+        range kernels are zero, and posteriors are those at the nearest point that is not so far,
+        but for the line, which goes on for four more ranges: flagged (`extrapolated`), and warned
+        of.
 
         Parameters
         ----------

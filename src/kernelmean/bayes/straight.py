@@ -1,17 +1,22 @@
 """A line beside kernels: where latents of pairs left out are nearer to the regression with it.
 
 Far from most pairs the regression of kernels goes back to what it has nearest, and from few pairs
-it learns a slope slowly. Latents are then those of z − ℓ(x), moved by ℓ at the observation.
+it learns a slope slowly. Latents are then those of z − ℓ(x), moved by ℓ at the observation, also
+beyond the pairs. Slopes are those of the far pairs, which count by their squared distance from the
+middle: there the line decides, in the middle kernels tell what it leaves.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ..core import arrays
 from ..core.checks import Array
+from ..densities.bending import Bent
 from ..densities.location import HARDLY, Slopes
+from ..kernels import Kernel
 
 FAR, NEARER = 0.1, 0.9  # of the pairs, farthest out; of the squares they have without a line
 SMALLER = 0.98  # of the squares of all
@@ -74,18 +79,17 @@ def left_out(
     least, line = SMALLER * squares(plain), None
     for lift in lifts:
         rows = arrays.to_numpy(lift(seen))
-        if np.count_nonzero(d) < PAIRS * rows.shape[1]:
-            continue
         columns = Slopes(rows)
         U = columns(rows)
         U -= d @ U / d.sum()
         away = (U**2).sum(axis=1)
         far = away > np.quantile(away, 1.0 - FAR)
-        inner, solve = (_solving(U, some) for some in (np.where(far, 0.0, d), d))
+        inner, solve = (_solving(U, some) for some in (np.where(far, 0.0, d), d * away))
         holds = squares(without_own(Z - U @ (inner @ Z)), far) <= NEARER * squares(plain, far)
         more = ((U - left @ (right.T @ U)) * solve.T).sum(axis=1)
         found = without_own(Z - U @ (solve @ Z), more)
-        if holds and squares(found) < least:
+        enough = np.count_nonzero(d) >= PAIRS * U.shape[1]
+        if enough and holds and squares(found) < least:
             best, least, line = found, squares(found), Straight(lift, columns, solve @ Z)
     return arrays.like(best, latents), line
 
@@ -96,6 +100,12 @@ def _solving(U: np.ndarray, d: np.ndarray) -> np.ndarray:
     return np.linalg.pinv(root[:, None] * U, rcond=HARDLY) * root
 
 
-def as_it_is(X) -> Array:
-    """X."""
-    return X
+def scales(kernel: Kernel) -> list[Callable[[Array], Array]]:
+    """Lifts of observations to scales on which there may be a line: straight, and the kernel's.
+
+    A bent one goes on so beyond the pairs, where the kernel's own goes along a tangent.
+    """
+    if not isinstance(kernel, Bent):
+        return [kernel.lift]
+    bend = replace(kernel.bend, low=np.array(-np.inf), high=np.array(np.inf))
+    return [kernel.kernel.lift, replace(kernel, bend=bend).lift]

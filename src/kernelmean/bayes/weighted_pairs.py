@@ -10,22 +10,22 @@ import numpy as np
 
 from ..core import arrays, checks
 from ..core.checks import Array
-from ..densities.bending import Bent
 from ..embedding.adjusted import in_box
 from ..embedding.weighted import divisor
 from ..features.landmarks import Further, Landmarks
 from ..regression.support import Support
 from ..regression.width import Told, has_few_values, told
 from .every import Every
-from .fit import REACH, PairsFit
+from .fit import PairsFit
 from .folds import choose_reg
 from .prior import Ratio
 from .reach import HALF, NOTHING, gone_over, thinness
 from .rules import bayes_factors
-from .straight import Straight, as_it_is, left_out
+from .straight import Straight, left_out, scales
 from .supervision import each_strength, targets, unpack_supervision
 
-OUTSIDE = "posteriors are those at the nearest point of its box, made twice as wide"
+OUTSIDE = "posteriors are those at the nearest point of its box, made twice as wide, but for a line"
+BEYOND = 2.0  # widths of that box, further out: as far as a line goes
 SILENT = 1e-20  # of k(x, x) in coordinates: they are rounding
 
 
@@ -144,10 +144,9 @@ class WeightedPairs:
     @cached_property
     def left(self) -> tuple[Array, Straight | None]:
         """Latents less means without their own pairs, and the line in these means."""
-        kernel, seen, lifts = self.fit.features_x.kernel_, self.fit.seen, []
+        seen, lifts = self.fit.seen, []
         if self._may_be_lines:
-            lifts = [as_it_is, kernel.lift] if isinstance(kernel, Bent) else [as_it_is]
-            seen = self.fit.order.sorted(seen)
+            seen, lifts = self.fit.order.sorted(seen), scales(self.fit.features_x.kernel_)
         return left_out(self.points, self._factors(self.Phi), self.beta, seen, lifts)
 
     @cached_property
@@ -177,14 +176,15 @@ class WeightedPairs:
     # ------------------------------------------------------------ posteriors
 
     def at(self, X) -> tuple[Array, Array, Array, bool, np.ndarray | None]:
-        """Posteriors given each row of X, or the nearest one that is not far.
+        """Posteriors given each row of X, but for the line the nearest one that is not far.
 
         Their weights, left rightᵀ; sums [Σwz, Σw] of their means; whether some of these are not
         those of the weights; and which rows are outside.
         """
-        fit, kernel, outside = self.fit, self.fit.features_x.kernel_, None
+        fit, kernel, outside, given = self.fit, self.fit.features_x.kernel_, None, X
         if self.support is not None:
             outside = self.support.outside(X, kernel, OUTSIDE)
+            given = self.support.widened(BEYOND).nearest(X, kernel)
             X = self.support.nearest(X, kernel)
         coordinates = fit.features_x.transform(X)
         if self.further is not None:
@@ -214,13 +214,13 @@ class WeightedPairs:
             right = xp.concat([right, those], axis=1)
         if self.line is not None:
             xp, whole, moved = arrays.namespace(sums), sums[:, -1:], True
-            sums = xp.concat([sums[:, :-1] + whole * self.line(X), whole], axis=1)
+            sums = xp.concat([sums[:, :-1] + whole * self.line(given), whole], axis=1)
         return left, right, sums, moved, outside
 
     def means(self, sums) -> Array:
-        """Σwz/Σw, as of laws whose weights are normalised, in the box of the latents."""
-        share = 0.0 if self.line is None else REACH  # of it beyond, where a line goes
-        return in_box(sums[:, :-1] / divisor(sums[:, -1:]), self.points, share)
+        """Σwz/Σw, as of laws whose weights are normalised; without a line in the latents' box."""
+        found = sums[:, :-1] / divisor(sums[:, -1:])
+        return in_box(found, self.points) if self.line is None else found
 
     @cached_property
     def _free(self) -> bool:

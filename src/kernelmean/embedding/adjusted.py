@@ -13,12 +13,10 @@ from ..core.interval import Interval
 from .embedding import MeanEmbedding, tilts
 
 
-def in_box(found, points, share: float = 0.0) -> Array:
-    """Rows, or the nearest in the box of the points, wider by a share of itself at every end."""
+def in_box(found, points) -> Array:
+    """Rows, or the nearest in the box of the points."""
     xp = arrays.namespace(points)
-    low, high = xp.min(points, axis=0), xp.max(points, axis=0)
-    margin = share * (high - low)
-    return xp.minimum(xp.maximum(found, low - margin), high + margin)
+    return xp.minimum(xp.maximum(found, xp.min(points, axis=0)), xp.max(points, axis=0))
 
 
 class Posterior(MeanEmbedding):
