@@ -21,7 +21,7 @@ from .laws import Laws, LawsAt, StateLaw
 from .machine import Recursion, Step
 
 NODES = 500  # of one state; cells of two
-LEAST, MOST = 1_000, 6_000  # of draws; as many as the narrower laws are
+LEAST, MOST, OF_ROW = 1_000, 6_000, 60  # of draws, to a row; as many as the narrower laws are
 PAIRS, REACHED = 1e6, 300  # so many may follow each other, and may follow each, at least
 BEYOND = 2.0, 0.25  # of the range, on both sides, of nodes of one column and of several
 GOLDEN = (1 + 5**0.5) / 2
@@ -38,6 +38,7 @@ FAR = 5.5  # standard deviations: what is there comes to nothing
 FEW = 3.0  # nodes that an observation leaves: intervals mean nothing then
 NEAREST = 2  # of the nodes, to which a law has to reach
 BLOCK = 2**16  # transitions that are looked at together
+LOWEST = -600.0  # of their logarithms, that of the largest being zero
 THIN = 0.25  # share of transitions below which the others are not kept
 ABSURD = 12.0  # log density below that of the most surprising training row, of a collapse
 
@@ -120,8 +121,6 @@ class NodeMachine(Recursion):
     def first(self, prior: MeanEmbedding) -> Step:
         """Each point of the prior gives its weight to the node that is nearest."""
         weights = arrays.to_numpy(prior.weights)
-        if prior.points is self.points:
-            return self._step(weights, "start")
         own = self._inner(arrays.to_numpy(prior.points))
         near = cKDTree(self._inner(self.points)).query(own)[1]
         told = np.bincount(near, np.maximum(weights, 0.0), len(self.points))
@@ -199,7 +198,7 @@ def nodes_of(
             return points, np.full(len(points), size)
     n = limit or LEAST
     if not limit and not quick and isinstance(moving.density, NormalErrors):
-        n = enough(moving, some(LEAST // 4))
+        n = min(enough(moving, some(LEAST // 4)), max(LEAST, OF_ROW * len(Z)))
     return np.array(one_of_each(some(max(n, min(TIMES * n, DRAWN))), n, rng)), None
 
 
@@ -279,7 +278,7 @@ def chain_near(laws: LawsAt, points: np.ndarray) -> np.ndarray | Sparse:
     """Transition probabilities between nodes that were drawn, next to nothing left out.
 
     Of normal laws that is what is more than `FAR` standard deviations away. A law that no node is
-    near to is that of the nearest.
+    near to is that of the nearest, in its own standard deviations.
     """
     normal: Any = laws.laws
     if not isinstance(normal, NormalErrors):
@@ -288,20 +287,18 @@ def chain_near(laws: LawsAt, points: np.ndarray) -> np.ndarray | Sparse:
     step, found = max(1, BLOCK // n), []
     for start in range(0, n, step):
         some = slice(start, start + step)
-        size, square = np.exp(-laws.log_size[some]), 0.0
-        for row in by:  # (L⁻¹(y − m)/s)²
+        size, square = np.exp(-laws.log_size[some]), np.zeros((1, n))
+        for row in by:  # (L⁻¹(y − m)/s)², a product of matrices
             slope = row * size
             off = slope @ points.T - (slope * laws.middle[some]).sum(axis=1, keepdims=True)
             square = square + off * off
         i, j = np.nonzero(square <= np.maximum(square.min(axis=1, keepdims=True), FAR**2))
         found.append((i + start, j, -0.5 * square[i, j] - laws.log_size[some].sum(axis=1)[i]))
     i, j, told = map(np.concatenate, zip(*found, strict=True))
-    most = np.full(n, -np.inf)
-    np.maximum.at(most, j, told)
-    share = np.exp(told - most[j])
-    K = csr_array((share / np.bincount(j, share, n)[j], (i, j)), shape=(n, n))
-    sparse = Sparse(K)
-    return sparse.rows.toarray() if K.nnz > THIN * n**2 else sparse
+    # never zero: what a law has at one node is all that it has
+    share = np.exp(np.maximum(told - told.max(), LOWEST))
+    sparse = Sparse(csr_array((share / np.bincount(j, share, n)[j], (i, j)), shape=(n, n)))
+    return sparse.rows.toarray() if len(i) > THIN * n**2 else sparse
 
 
 class Sparse(Saveable):
