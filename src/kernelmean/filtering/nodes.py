@@ -38,7 +38,6 @@ FAR = 5.5  # standard deviations: what is there comes to nothing
 FEW = 3.0  # nodes that an observation leaves: intervals mean nothing then
 NEAREST = 2  # of the nodes, to which a law has to reach
 BLOCK = 2**16  # transitions that are looked at together
-LOWEST = -600.0  # of their logarithms, that of the largest being zero
 THIN = 0.25  # share of transitions below which the others are not kept
 ABSURD = 12.0  # log density below that of the most surprising training row, of a collapse
 
@@ -296,7 +295,7 @@ def chain_near(laws: LawsAt, points: np.ndarray) -> np.ndarray | Sparse:
         found.append((i + start, j, -0.5 * square[i, j] - laws.log_size[some].sum(axis=1)[i]))
     i, j, told = map(np.concatenate, zip(*found, strict=True))
     # never zero: what a law has at one node is all that it has
-    share = np.exp(np.maximum(told - told.max(), LOWEST))
+    share = np.exp(np.maximum(told - told.max(), -600.0))
     sparse = Sparse(csr_array((share / np.bincount(j, share, n)[j], (i, j)), shape=(n, n)))
     return sparse.rows.toarray() if len(i) > THIN * n**2 else sparse
 
