@@ -62,13 +62,11 @@ class TestNear:
         near, told = chain_near(laws, points), laws.log_density(points)
         assert isinstance(near, kind)
         known = told > laws.log_density_of_pairs(laws.middle)[:, None] - 5.5**2 / 2
-        some = known.any(axis=1)
-        assert some.mean() > 0.5
-        own = np.where(known, told, -np.inf)[some]
-        own = np.exp(own - np.where(known, told, -1e9).max(axis=0))
+        known |= told == told.max(axis=1, keepdims=True)  # the nearest, however far
+        own = np.exp(np.where(known, told, -np.inf) - np.where(known, told, -1e9).max(axis=0))
         own /= np.maximum(own.sum(axis=0), 1e-300)
         own /= own.sum(axis=1, keepdims=True)
-        assert_allclose((near @ np.eye(400))[some], own, atol=1e-12)
+        assert_allclose(near @ np.eye(400), own, atol=1e-12)
 
     def test_what_is_left_out_comes_to_nothing(self):
         laws, points = self.laws(400, 0.5)
@@ -315,6 +313,37 @@ def test_standard_is_a_gaussian_process_with_its_doubt():
     _, spread = gp.predict(at - shift, return_std=True)
     found = standard._unknown(at) * noise
     assert_allclose(found, spread**2, rtol=1e-2)  # the kernel is that of a few landmarks
+
+
+def test_states_that_know_no_better_stay():
+    """A line of few rows is drawn to no change, not to the mean; the constant step is a step."""
+    rng = np.random.default_rng(0)
+    Z = np.cumsum(rng.standard_normal((30, 1)), axis=0)
+    far = np.array([[Z.max() + 10.0], [Z.min() - 10.0]])
+    plain, law = (StateLaw.of(Z[:-1], Z[1:], moving) for moving in (False, True))
+    off = [np.abs(of.at(far).middle - far).max() for of in (plain, law)]
+    assert off[1] < 0.8 * off[0]
+    steps = np.arange(40.0)[:, None]
+    assert_allclose(StateLaw.of(steps[:-1], steps[1:], True).at(steps).middle, steps + 1, atol=0.01)
+
+
+@pytest.mark.slow
+def test_counts_are_not_seen_through_a_comb():
+    """As near as a particle filter that knows the law: counts are no values of their own."""
+    rng = np.random.default_rng(117)
+    Z = np.zeros((700, 1))
+    for t in range(1, 700):
+        Z[t] = 0.9 * Z[t - 1] + 0.5 * rng.standard_normal()
+    X = rng.poisson(np.exp(1.0 + Z)).astype(float)
+    model = km.KernelBayesFilter(inference="densities").fit(X[:400], Z[:400])
+    P, best = np.zeros(2_000), []
+    for x in X[400:, 0]:
+        P = 0.9 * P + 0.5 * rng.standard_normal(len(P))
+        w = np.exp(x * (1.0 + P) - np.exp(1.0 + P))
+        P = rng.choice(P, len(P), p=w / w.sum())
+        best.append(P.mean())
+    off = np.mean((np.array(best) - Z[400:, 0]) ** 2)
+    assert np.mean((model.predict(X[400:]) - Z[400:]) ** 2) < 1.1 * off
 
 
 def test_sparse_chain_is_the_dense_one():

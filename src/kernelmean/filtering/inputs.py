@@ -57,8 +57,7 @@ def pairs(machine: Recursion, supervision) -> tuple[Array, Array, Array]:
 
 def warn_of_collapse(steps: Sequence[Step]) -> None:
     """Once, of the observations that changed nothing although they should."""
-    collapsed = sum(step.collapsed for step in steps)
-    if collapsed:
+    if collapsed := sum(step.collapsed for step in steps):
         checks.warn_numerical(
             f"{collapsed} of {len(steps)} observations are unlike any seen in training (or reg "
             "is too large); the prediction was kept there (see `collapsed`)",

@@ -78,8 +78,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
     max_active : int, optional
         Most training rows that an update of the importance rule touches; more are thinned by
         systematic sampling. None keeps all. Of densities: nodes; None is 500 of one state, up to
-        500 of two, or 2,000 where observations tell more than so many can; 1,000 to 6,000 of
-        three and more, and of two that move with little noise.
+        500 of two, or 2,000 where observations tell more than so many can; 1,000 to 6,000 (60
+        to a row) of three and more, and of two that move with little noise.
     inference : {"kbr", "densities", "auto"}, optional
         Kernel Bayes' rule, or Bayes' rule with two learned laws, p(z_t | z_{t−1}) and p(x_t | z_t),
         on weights of nodes (MATH §13.8): normal laws or densities around Gaussian processes, of two

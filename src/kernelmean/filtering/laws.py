@@ -1,4 +1,4 @@
-"""The laws of a filter on densities: p(z'|z) and p(x|z), around a mean, as wide as z says.
+"""The laws of a filter on densities: p(z' − z|z) and p(x|z), around a mean, as wide as z says.
 
 Where states go round, what comes next depends on the direction in which they are seen from their
 mean rather than on how far off they are: a kernel of places alone has to learn that anew at every
@@ -45,19 +45,24 @@ class StateLaw:
     density: NormalErrors | densities.Fit
     standard: Standard | None = None  # a file of an earlier version may have none
     turning: bool = False  # whether directions of x stand beside it
+    change: bool = False  # whether the law is that of y − x
     mean: Any = None  # the searches of m and of s: while fitting
     size: Any = None
 
     @classmethod
     def of(
-        cls, X: np.ndarray, Y: np.ndarray, turning: bool = False, like: StateLaw | None = None
+        cls, X: np.ndarray, Y: np.ndarray, moving: bool = False, like: StateLaw | None = None
     ) -> StateLaw:
         """A density in place of the normal law where rows left out are clearly likelier so.
 
-        With `turning`, directions stand beside two states where the evidence is larger so. What is
-        searched for or compared in this way is as in a law that it is to be `like`.
+        With `moving`, states X become Y: what is learned is the change, so that where little is
+        known states stay, and do not go back to their mean; and directions stand beside two states
+        where the evidence is larger so. What is searched for or compared is as in a law that it is
+        to be `like`.
         """
-        turning, mean = sought(X, Y, turning) if like is None else (like.turning, like.mean)
+        change = moving and not arrays.still(Y - X).any()
+        Y = Y - X if change else Y
+        turning, mean = sought(X, Y, moving) if like is None else (like.turning, like.mean)
         X = directed(X) if turning else X
         # nodes end, and what is unknown counts
         where = replace(regressed(Forms(X, mean), Y), beyond=None)
@@ -67,7 +72,7 @@ class StateLaw:
         E, law = standard.residuals, NormalErrors.of(standard.residuals)
         odd = is_odd(law, X, E) if like is None else not isinstance(like.density, NormalErrors)
         density = ConditionalDensity(location=False).fit(X, E).fit_ if odd else law
-        return cls(density, standard, turning, mean, size)
+        return cls(density, standard, turning, change, mean, size)
 
     def narrowest(self, X: np.ndarray) -> float:
         """Standard deviation of the laws, in the direction and at the column where it is least.
@@ -82,13 +87,13 @@ class StateLaw:
     def at(self, X) -> LawsAt:
         """The laws at rows of X."""
         laws: Any = self.density
-        X = directed(X) if self.turning else X
+        start, X = X if self.change else 0.0, directed(X) if self.turning else X
         if not isinstance(laws, NormalErrors):
             laws = laws.laws(X).dense()
         if self.standard is None:
             zero = np.zeros((len(X), laws.embedding.points.shape[1]))
             return LawsAt(laws, zero, zero)
-        return LawsAt(laws, self.standard(X), self.standard.log_size(X))
+        return LawsAt(laws, start + self.standard(X), self.standard.log_size(X))
 
 
 class Laws:
@@ -108,7 +113,9 @@ class Laws:
     def __init__(self, X: np.ndarray, Z: np.ndarray, pairs, like: Laws | None = None):
         """From rows of both, and the rows (earlier, later) of the transitions.
 
-        Units, and what is searched for, are as in laws of many rows that they are to be `like`.
+        Observations that repeat, counts or what is rounded, are spread: a law that is narrow at
+        each of them would tell apart states that it cannot. Units, and what is searched for, are as
+        in laws of many rows that they are to be `like`.
         """
         like = None if like is None or len(like.X) < SHARED else like
         earlier, later = pairs
@@ -117,7 +124,7 @@ class Laws:
         (middle_x, unit_x), (middle, unit) = self.units
         self.X, self.Z = X, Z = (X - middle_x) / unit_x, (Z - middle) / unit
         self.moving = StateLaw.of(Z[earlier], Z[later], True, getattr(like, "moving", None))
-        self.seeing = StateLaw.of(Z, X, like=getattr(like, "seeing", None))
+        self.seeing = StateLaw.of(Z, spread_ties(X), like=getattr(like, "seeing", None))
 
 
 def sought(X: np.ndarray, Y: np.ndarray, turning: bool) -> tuple[bool, EvidenceSearch]:

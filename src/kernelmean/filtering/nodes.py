@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
 from ..core import arrays
@@ -21,7 +21,7 @@ from .laws import Laws, LawsAt, StateLaw
 from .machine import Recursion, Step
 
 NODES = 500  # of one state; cells of two
-LEAST, MOST = 1_000, 6_000  # of draws; as many as the narrower laws are
+LEAST, MOST, OF_ROW = 1_000, 6_000, 60  # of draws, to a row; as many as the narrower laws are
 PAIRS, REACHED = 1e6, 300  # so many may follow each other, and may follow each, at least
 BEYOND = 2.0, 0.25  # of the range, on both sides, of nodes of one column and of several
 GOLDEN = (1 + 5**0.5) / 2
@@ -37,6 +37,7 @@ NOTHING = 1e-9  # of a row's largest transition
 FAR = 5.5  # standard deviations: what is there comes to nothing
 FEW = 3.0  # nodes that an observation leaves: intervals mean nothing then
 NEAREST = 2  # of the nodes, to which a law has to reach
+BLOCK = 2**16  # transitions that are looked at together
 THIN = 0.25  # share of transitions below which the others are not kept
 ABSURD = 12.0  # log density below that of the most surprising training row, of a collapse
 
@@ -119,8 +120,6 @@ class NodeMachine(Recursion):
     def first(self, prior: MeanEmbedding) -> Step:
         """Each point of the prior gives its weight to the node that is nearest."""
         weights = arrays.to_numpy(prior.weights)
-        if prior.points is self.points:
-            return self._step(weights, "start")
         own = self._inner(arrays.to_numpy(prior.points))
         near = cKDTree(self._inner(self.points)).query(own)[1]
         told = np.bincount(near, np.maximum(weights, 0.0), len(self.points))
@@ -198,7 +197,7 @@ def nodes_of(
             return points, np.full(len(points), size)
     n = limit or LEAST
     if not limit and not quick and isinstance(moving.density, NormalErrors):
-        n = enough(moving, some(LEAST // 4))
+        n = min(enough(moving, some(LEAST // 4)), max(LEAST, OF_ROW * len(Z)))
     return np.array(one_of_each(some(max(n, min(TIMES * n, DRAWN))), n, rng)), None
 
 
@@ -278,28 +277,27 @@ def chain_near(laws: LawsAt, points: np.ndarray) -> np.ndarray | Sparse:
     """Transition probabilities between nodes that were drawn, next to nothing left out.
 
     Of normal laws that is what is more than `FAR` standard deviations away. A law that no node is
-    near to is that of the nearest.
+    near to is that of the nearest, in its own standard deviations.
     """
     normal: Any = laws.laws
     if not isinstance(normal, NormalErrors):
         return thinned(chain_of(laws.log_density(points)))
-    n, spread = len(points), np.linalg.norm(normal.root, axis=1)
-    tree, at = cKDTree(points / spread), laws.middle / spread
-    reach = FAR * np.exp(laws.log_size.max(axis=1))
-    near = tree.query_ball_point(at, reach, p=np.inf)
-    i, j = np.repeat(np.arange(n), [len(some) for some in near]), np.concatenate(near).astype(int)
-    told = LawsAt(normal, laws.middle[i], laws.log_size[i]).log_density_of_pairs(points[j])
-    kept = told > laws.log_density_of_pairs(laws.middle)[i] - FAR**2 / 2
-    i, j, told = i[kept], j[kept], told[kept]
-    most = np.full(n, -np.inf)
-    np.maximum.at(most, j, told)
-    share = np.exp(told - most[j])
-    share /= np.bincount(j, share, n)[j]
-    alone = np.setdiff1d(np.arange(n), i)
-    rows, columns = np.append(i, alone), np.append(j, tree.query(at[alone])[1]).astype(int)
-    K = coo_array((np.append(share, np.ones(len(alone))), (rows, columns)), shape=(n, n)).tocsr()
-    sparse = Sparse(K)
-    return sparse.rows.toarray() if K.nnz > THIN * n**2 else sparse
+    n, by = len(points), np.linalg.inv(normal.root)
+    step, found = max(1, BLOCK // n), []
+    for start in range(0, n, step):
+        some = slice(start, start + step)
+        size, square = np.exp(-laws.log_size[some]), np.zeros((1, n))
+        for row in by:  # (L⁻¹(y − m)/s)², a product of matrices
+            slope = row * size
+            off = slope @ points.T - (slope * laws.middle[some]).sum(axis=1, keepdims=True)
+            square = square + off * off
+        i, j = np.nonzero(square <= np.maximum(square.min(axis=1, keepdims=True), FAR**2))
+        found.append((i + start, j, -0.5 * square[i, j] - laws.log_size[some].sum(axis=1)[i]))
+    i, j, told = map(np.concatenate, zip(*found, strict=True))
+    # never zero: what a law has at one node is all that it has
+    share = np.exp(np.maximum(told - told.max(), -600.0))
+    sparse = Sparse(csr_array((share / np.bincount(j, share, n)[j], (i, j)), shape=(n, n)))
+    return sparse.rows.toarray() if len(i) > THIN * n**2 else sparse
 
 
 class Sparse(Saveable):
