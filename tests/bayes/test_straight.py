@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.special import ndtri
 
 import kernelmean as km
+from kernelmean.bayes.straight import room
 from kernelmean.densities.bending import Bent
 
 
@@ -61,6 +63,14 @@ def test_beyond_all_pairs_it_goes_on(rng):
     assert laws.extrapolated.any()
     truth = new @ [[1.0, 0.5], [-0.5, 1.0]]
     assert_allclose(laws.mean(), truth, atol=0.03 * np.abs(truth).max())
+
+
+def test_it_goes_as_far_as_the_tails_of_the_latents_are_long():
+    u = np.linspace(0, 1, 1001)[1:-1, None]
+    ends = np.hstack(
+        [room(u), room(np.column_stack([ndtri(u[:, 0]), np.tan(np.pi * (u[:, 0] - 0.5))]))]
+    )
+    assert_allclose(ends.T, [[-0.097, 1.097], [-13.3, 13.3], [-129_450, 129_450]], rtol=0.03)
 
 
 def test_on_a_bent_scale_it_goes_on_bent(rng):

@@ -21,6 +21,7 @@ from ..kernels import Kernel
 FAR, NEARER = 0.1, 0.9  # of the pairs, farthest out; of the squares they have without a line
 SMALLER = 0.98  # of the squares of all
 PAIRS = 5  # with a share, to a column of observations
+TAIL, LONGER = 0.1, 4.0  # of the latents at either end; how much farther a line goes
 OWN = 0.9  # of a pair in its own mean: no residual is made more than ten times larger
 
 
@@ -98,6 +99,20 @@ def _solving(U: np.ndarray, d: np.ndarray) -> np.ndarray:
     """What takes latents to their slopes on U, by least squares with shares d, (k, n)."""
     U, root = U - d @ U / d.sum(), np.sqrt(d)
     return np.linalg.pinv(root[:, None] * U, rcond=HARDLY) * root
+
+
+def room(latents) -> Array:
+    """The least and largest latents, (2, d_z), that a line may tell: farther where tails are long.
+
+    With e the way from the last tenth to the end and m that from the median to this tenth, they
+    are 4e²/m beyond the ends: of uniform latents a tenth of their range, of normal ones some
+    deviations, of long-tailed ones many times their range.
+    """
+    Z = arrays.to_numpy(latents)
+    least, tenth, median, ninth, most = np.quantile(Z, [0.0, TAIL, 0.5, 1.0 - TAIL, 1.0], axis=0)
+    ends, e = np.array([least, most]), np.array([least - tenth, most - ninth])
+    m = np.array([median - tenth, ninth - median])
+    return arrays.like(ends + LONGER * e * np.abs(e) / np.maximum(m, 1e-100), latents)
 
 
 def scales(kernel: Kernel) -> list[Callable[[Array], Array]]:

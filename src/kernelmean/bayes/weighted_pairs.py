@@ -21,7 +21,7 @@ from .folds import choose_reg
 from .prior import Ratio
 from .reach import HALF, NOTHING, gone_over, thinness
 from .rules import bayes_factors
-from .straight import Straight, left_out, scales
+from .straight import Straight, left_out, room, scales
 from .supervision import each_strength, targets, unpack_supervision
 
 OUTSIDE = "posteriors are those at the nearest point of its box, made twice as wide, but for a line"
@@ -218,9 +218,13 @@ class WeightedPairs:
         return left, right, sums, moved, outside
 
     def means(self, sums) -> Array:
-        """Σwz/Σw, as of laws whose weights are normalised; without a line in the latents' box."""
+        """Σwz/Σw, as of laws whose weights are normalised, in the latents' box or a line's room."""
         found = sums[:, :-1] / divisor(sums[:, -1:])
-        return in_box(found, self.points) if self.line is None else found
+        return in_box(found, self.points if self.line is None else self._room)
+
+    @cached_property
+    def _room(self) -> Array:
+        return room(self.points)
 
     @cached_property
     def _free(self) -> bool:
