@@ -1,7 +1,7 @@
 """Recursions over a finite Markov chain: filtering, smoothing, decoding, drawing, stationary laws.
 
-There is no Python loop over time here. A linear recursion of few states is a banded system, which
-BLAS solves (`_linear`); one that forgets its start is run in about √n blocks side by side
+A linear recursion of few states is a banded system, which BLAS solves; one of many goes row by row,
+two calls each (`_linear`). Others that forget their start are run in about √n blocks side by side
 (`sweep`), and one over maps of states is composed in pairs (`_follow`).
 """
 
@@ -18,7 +18,7 @@ LOOK = 16  # steps between two looks at whether a block that is run again has me
 NEAR = 1e-12  # relative difference between states that are the same state
 WEAK = 1e-200  # evidence below which a product of probabilities may have lost some of them
 LARGE = 1e300  # largest ratio of probabilities: beyond it, their sums overflow
-FEW = 6  # states up to which a banded system is quicker than blocks side by side
+FEW = 16  # states up to which a banded system is quicker than a row at a time
 NATS = 250.0  # by which the size of a linear recursion can grow until it is normalised
 HUGE = 1e120  # size from which on it may have lost something
 
@@ -234,12 +234,23 @@ def _linear(u, transmat, first, sequences, *, backward: bool = False) -> np.ndar
     """x_t ∝ (x_{t-1}Q) ∘ u_t, with `first` ∘ u_t where a sequence begins; each row sums to one.
 
     Backward x_t ∝ Q(u_{t+1} ∘ x_{t+1}), and `first` where a sequence ends. All terms are positive,
-    so nothing cancels. In a stretch of rows it is one triangular system of bandwidth 2K − 1 (or
-    its transpose). None if there are many states, or if the size of x leaves its range.
+    so nothing cancels. None if the size of x leaves its range.
+    """
+    K = u.shape[1]
+    if K == 1:
+        return np.ones_like(u)
+    system = _banded if K <= FEW else _stepped
+    x = system(u, transmat, first, sequences, backward)
+    size = x @ np.ones((K, 1))
+    return x / size if size.min() > 1 / HUGE and size.max() < HUGE else None
+
+
+def _banded(u, transmat, first, sequences, backward: bool) -> np.ndarray:
+    """x up to its size: in a stretch of rows one triangular system of bandwidth 2K − 1.
+
+    Its transpose, backward.
     """
     n, K = u.shape
-    if not 1 < K <= FEW:
-        return np.ones_like(u) if K == 1 else None
     begins, ends = _begins(sequences, n), _begins(sequences, n, True)
     x = np.zeros((n, K))
     x[ends if backward else begins] = first if backward else first * u[begins]
@@ -259,8 +270,28 @@ def _linear(u, transmat, first, sequences, *, backward: bool = False) -> np.ndar
         band, right = bands[rows].reshape(-1, 2 * K).T, x[rows].ravel()
         found = dtbsv(2 * K - 1, band, right, lower=1, diag=1, trans=int(backward))
         x[rows] = found.reshape(-1, K)
-    size = x @ np.ones((K, 1))
-    return x / size if size.min() > 1 / HUGE and size.max() < HUGE else None
+    return x
+
+
+def _stepped(u, transmat, first, sequences, backward: bool) -> np.ndarray:
+    """The same row by row; backward u ∘ x goes forward along the rows turned round."""
+    way, moves, begins = 1, _into(transmat), _begins(sequences, len(u), backward)
+    if backward:
+        way, moves = -1, np.ascontiguousarray(transmat.swapaxes(-1, -2))
+    still, x = moves.ndim == 2, np.empty_like(u)
+    every = [moves] * len(u) if still else moves[::way]
+    rows = zip(u[::way], x[::way], every, begins[::way].tolist(), strict=True)
+    last = first
+    for t, (told, now, Q, anew) in enumerate(rows):
+        if anew:
+            np.multiply(first, told, out=now)
+        else:
+            np.dot(last, Q, out=now)
+            now *= told
+        if t % LOOK == 0:
+            now /= max(now.sum(), 1 / HUGE)
+        last = now
+    return before(moved(x, _into(moves)), first, sequences, backward=True) if backward else x
 
 
 def _unit(x) -> np.ndarray:
@@ -318,11 +349,8 @@ def filtered(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     states = _linear(u, *how)
     if states is not None:
         priors = predicted(states, chain, sequences)
-    else:
-        with np.errstate(invalid="ignore"):
-            priors = carried(lambda p, b: p * b / (p * b @ ones), u, *how, _same_entries)
-        if not (priors * u @ ones > WEAK).all():  # something may be lost
-            priors = carried(lambda p, b: _posterior(p, b)[0], logb, *how, _same_entries)
+    else:  # something may be lost
+        priors = carried(lambda p, b: _posterior(p, b)[0], logb, *how, _same_entries)
     alpha, evidence = _posterior(priors, logb)
     return alpha, evidence + top
 

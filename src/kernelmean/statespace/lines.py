@@ -201,7 +201,8 @@ class Series:
         """The largest order that is looked at; the first half has rows left beside a season."""
         n, typical = self.seen.sum(), np.median([s.stop - s.start for s in self.sequences])
         room = typical / 2 - season - LEFT if season else np.inf
-        return int(max(0, min(12 * (n / 100) ** 0.25, n / 6, typical / 4, room)))
+        several = n / (6 * self.Y.shape[1])
+        return int(max(0, min(12 * (n / 100) ** 0.25, several, typical / 4, room)))
 
     def fitted(self, form: Form) -> tuple[FittedBackbone, np.ndarray, np.ndarray]:
         """By least squares, gaps filled by a first fit.
@@ -312,8 +313,6 @@ class Found:
         What the autoregression by AIC leaves of the series as it is.
     mean : array of shape (n, d)
         Forecasts of the rows, of its transform.
-    stays : bool
-        Whether the series stays in its range, by the roots of that autoregression.
     """
 
     def __init__(self, plain: Judged, kept: list[Judged], drifts: bool, Y, seen, sequences, inputs):
@@ -323,9 +322,8 @@ class Found:
         self.usable, self.mean = series.usable(line, track), track.mean * series.units
         self.line, self.innovations = line.in_units(series.units), left * series.units
         usual = Series(Y, seen, sequences, inputs, plain.transform)
-        simple, left, _ = usual.fitted(plain.form)
+        _, left, _ = usual.fitted(plain.form)
         self.plain = Y - usual.transform.back((usual.Y - left) * usual.units)
-        self.stays = simple.stays(int(seen.sum()))
 
 
 def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
@@ -333,6 +331,15 @@ def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
     rows = Y, seen, sequences, inputs
     chosen = compared(options, *recent(*rows))
     return chosen and Found(*chosen, options.trend != "n", *rows)
+
+
+def no_change(Y, seen, sequences) -> Found:
+    """Of rows too few for any form to be judged: the last one goes on, by a drift if that is sure.
+
+    In several columns of a dozen rows, say.
+    """
+    walk = Judged(Form(0, "n", 1), None, np.zeros(1))
+    return Found(walk, [walk], True, Y, seen, sequences, None)
 
 
 def recent(Y, seen, sequences, inputs) -> tuple:
