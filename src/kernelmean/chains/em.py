@@ -263,7 +263,8 @@ class Refinement:
             if best is not None and gain <= 0 and i > FIRST_STEPS:
                 return replace(best, converged=True)
             history = [*(best.history if best and gain > 0 else ()), float(loglik.mean())]
-            best = Climb(gamma, chain, loglik, history, gain < self.tol and i > FIRST_STEPS, logb)
+            settled = bool(gain < self.tol and i > FIRST_STEPS)
+            best = Climb(gamma, chain, loglik, history, settled, logb)
             if best.converged or i == max_iter - 1 or best.loglik.sum() < least:
                 break
             along = chain.along(rows.inputs)

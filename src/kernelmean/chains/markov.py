@@ -236,53 +236,43 @@ def _linear(u, transmat, first, sequences, *, backward: bool = False) -> np.ndar
     Backward x_t ∝ Q(u_{t+1} ∘ x_{t+1}), and `first` where a sequence ends. All terms are positive,
     so nothing cancels. None if the size of x leaves its range.
     """
-    K = u.shape[1]
+    K, way = u.shape[1], -1 if backward else 1
     if K == 1:
         return np.ones_like(u)
-    system = _banded if K <= FEW else _stepped
-    x = system(u, transmat, first, sequences, backward)
+    # backward u ∘ x goes forward along the rows turned round
+    moves = transmat.swapaxes(-1, -2) if backward else _into(transmat)
+    begins, system = _begins(sequences, len(u), backward), _banded if K <= FEW else _stepped
+    x = system(u[::way], moves if moves.ndim == 2 else moves[::way], first, begins[::way])[::way]
+    if backward:
+        x = before(moved(x, _into(moves)), first, sequences, backward=True)
     size = x @ np.ones((K, 1))
     return x / size if size.min() > 1 / HUGE and size.max() < HUGE else None
 
 
-def _banded(u, transmat, first, sequences, backward: bool) -> np.ndarray:
-    """x up to its size: in a stretch of rows one triangular system of bandwidth 2K − 1.
-
-    Its transpose, backward.
-    """
+def _banded(u, moves, first, begins) -> np.ndarray:
+    """x up to its size, by Q into each row: in stretches triangular systems of bandwidth 2K − 1."""
     n, K = u.shape
-    begins, ends = _begins(sequences, n), _begins(sequences, n, True)
-    x = np.zeros((n, K))
-    x[ends if backward else begins] = first if backward else first * u[begins]
+    x = np.where(begins[:, None], first * u, 0.0)
     u = np.where(begins[:, None], 0.0, u)
     bands = np.zeros((n, K, 2 * K))
     for i in range(K):  # below the diagonal of column (t, i), the rows (t+1, j)
-        moves = -_at(transmat, slice(n - 1))[..., i, :]
-        np.multiply(moves, u[1:], out=bands[:-1, i, K - i : 2 * K - i])
+        own = -_at(moves, slice(1, n))[..., i, :]
+        np.multiply(own, u[1:], out=bands[:-1, i, K - i : 2 * K - i])
     length = int(NATS / np.log(K))
-    stretches = [slice(start, min(start + length, n)) for start in range(0, n, length)]
-    for rows in stretches[::-1] if backward else stretches:
-        if backward and rows.stop < n:
-            x[rows.stop - 1] += _at(transmat, rows.stop - 1) @ (u[rows.stop] * _unit(x[rows.stop]))
-        elif not backward and rows.start:
-            moves = _at(transmat, rows.start - 1)
-            x[rows.start] += (_unit(x[rows.start - 1]) @ moves) * u[rows.start]
+    for start in range(0, n, length):
+        rows = slice(start, start + length)
+        if start:
+            x[start] += (_unit(x[start - 1]) @ _at(moves, start)) * u[start]
         band, right = bands[rows].reshape(-1, 2 * K).T, x[rows].ravel()
-        found = dtbsv(2 * K - 1, band, right, lower=1, diag=1, trans=int(backward))
-        x[rows] = found.reshape(-1, K)
+        x[rows] = dtbsv(2 * K - 1, band, right, lower=1, diag=1).reshape(-1, K)
     return x
 
 
-def _stepped(u, transmat, first, sequences, backward: bool) -> np.ndarray:
-    """The same row by row; backward u ∘ x goes forward along the rows turned round."""
-    way, moves, begins = 1, _into(transmat), _begins(sequences, len(u), backward)
-    if backward:
-        way, moves = -1, np.ascontiguousarray(transmat.swapaxes(-1, -2))
-    still, x = moves.ndim == 2, np.empty_like(u)
-    every = [moves] * len(u) if still else moves[::way]
-    rows = zip(u[::way], x[::way], every, begins[::way].tolist(), strict=True)
-    last = first
-    for t, (told, now, Q, anew) in enumerate(rows):
+def _stepped(u, moves, first, begins) -> np.ndarray:
+    """The same row by row."""
+    x, last = np.empty(u.shape), first
+    every = [np.ascontiguousarray(moves)] * len(u) if moves.ndim == 2 else moves
+    for t, (told, now, Q, anew) in enumerate(zip(u, x, every, begins.tolist(), strict=True)):
         if anew:
             np.multiply(first, told, out=now)
         else:
@@ -291,7 +281,7 @@ def _stepped(u, transmat, first, sequences, backward: bool) -> np.ndarray:
         if t % LOOK == 0:
             now /= max(now.sum(), 1 / HUGE)
         last = now
-    return before(moved(x, _into(moves)), first, sequences, backward=True) if backward else x
+    return x
 
 
 def _unit(x) -> np.ndarray:

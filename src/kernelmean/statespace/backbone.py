@@ -15,6 +15,7 @@ from scipy.linalg.blas import dtbsv
 from ..core.saving import Saveable
 from .options import Backbone
 
+FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
 SETTLED = 0.05  # variance of a forecast, relative to that of an innovation, that is as good as none
 BELIEVED = 10.0  # times the largest value seen, or its own middle, a law of logarithms ends
 
@@ -301,6 +302,12 @@ class FittedBackbone(Saveable):
         """
         free = self.form.trend == "n" and self.form.lost < 2
         return self if free else self.with_drift(-mean)
+
+    def stays(self, n: int) -> bool:
+        """Whether it stays in the range of n rows: no real root is near one."""
+        roots = np.linalg.eigvals(self.unseen)
+        root = roots.real[abs(roots.imag) < 1e-6].max(initial=0.0)
+        return bool(root < 1 - FAR_FROM_ONE / n) and self.form.trend != "ct"
 
     def in_units(self, units: np.ndarray) -> FittedBackbone:
         """The line of a series whose columns are so many times as large."""

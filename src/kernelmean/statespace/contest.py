@@ -88,13 +88,11 @@ class Contest:
     def with_states(self, held: HeldOut) -> bool:
         """Whether states of the series are taken.
 
-        They must be clearly better; where the line goes on from the last rows, beyond doubt: states
+        They must be clearly better; where the series does not stay in its range, beyond doubt: they
         end where the rows did.
         """
         self._enter(STATES, held.loglik[self.at], self.Y - held.mean(self.few)[self.at])
-        form = self.found.line.form
-        wanders = form.lost or form.trend == "ct"
-        return self._better(STATES, DOUBT if wanders else CLEAR)
+        return self._better(STATES, CLEAR if self.found.stays else DOUBT)
 
     def with_both(self, held: HeldOut) -> bool:
         """Whether states of the innovations help, beyond chance."""

@@ -313,6 +313,8 @@ class Found:
         What the autoregression by AIC leaves of the series as it is.
     mean : array of shape (n, d)
         Forecasts of the rows, of its transform.
+    stays : bool
+        Whether the series stays in its range, by the roots of that autoregression.
     """
 
     def __init__(self, plain: Judged, kept: list[Judged], drifts: bool, Y, seen, sequences, inputs):
@@ -322,8 +324,9 @@ class Found:
         self.usable, self.mean = series.usable(line, track), track.mean * series.units
         self.line, self.innovations = line.in_units(series.units), left * series.units
         usual = Series(Y, seen, sequences, inputs, plain.transform)
-        _, left, _ = usual.fitted(plain.form)
+        simple, left, _ = usual.fitted(plain.form)
         self.plain = Y - usual.transform.back((usual.Y - left) * usual.units)
+        self.stays = simple.stays(int(seen.sum()))
 
 
 def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
