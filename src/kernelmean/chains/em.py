@@ -335,11 +335,10 @@ class Refinement:
         if near is not None:
             starts, steps = near.climbs, self.effort.more
         for used, start in zip(rows.halves(STRETCHES), starts, strict=True):
-            half, there = replace(rows, used=used), rows.seen & ~used
+            half, there = replace(self, rows=replace(rows, used=used)), rows.seen & ~used
             least = -np.inf if near is None else start.loglik.sum() - FAR
-            on_half = replace(self, rows=half)
-            climbs.append(on_half.climb(smoothing, start.gamma, start.chain, steps, least))
-            loglik[there] = judged(half, climbs[-1])[0][there]
+            climbs.append(half.climb(smoothing, start.gamma, start.chain, steps, least))
+            loglik[there] = judged(half.rows, climbs[-1])[0][there]
         return HeldOut(loglik, climbs)
 
 

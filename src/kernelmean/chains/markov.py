@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dtbsv
@@ -71,7 +72,6 @@ def sweep(
     first,
     sequences,
     *,
-    backward: bool = False,
     same: Callable | None = None,
 ) -> np.ndarray:
     """s_t = step(s_{t-1}, u_t) for all rows t, with s_{t-1} = `first` where a sequence begins.
@@ -94,8 +94,6 @@ def sweep(
         State before the first row of each sequence, and the guess elsewhere.
     sequences : list of slice
         Rows of each sequence, in order (see `filtering.check_sequences`).
-    backward : bool
-        Run from the last row of each sequence to the first: s_t = step(s_{t+1}, u_t).
     same : callable, optional
         Maps two arrays of states (B, m) to (B,): whether they are the same up to rounding. None
         is a difference of 1e-12 of each state's largest entry.
@@ -114,10 +112,9 @@ def sweep(
     array([1.  , 1.5 , 1.75, 1.  , 1.5 ])
     """
     same = _same_row if same is None else same
-    first, way = np.asarray(first, dtype=float), -1 if backward else 1
+    first = np.asarray(first, dtype=float)
     n = len(inputs)
-    begins = _side_by_side(_begins(sequences, n, backward)[::way])
-    inputs = _side_by_side(np.asarray(inputs)[::way])
+    begins, inputs = _side_by_side(_begins(sequences, n)), _side_by_side(np.asarray(inputs))
     length, blocks = begins.shape
     states = np.full((length, blocks, first.size), np.nan)  # NaN is not the same as anything
     starts, stale = np.tile(first, (blocks, 1)), np.arange(blocks)
@@ -128,7 +125,7 @@ def sweep(
         if not stale.size:
             break
         starts[stale] = ends[stale]
-    return states.swapaxes(0, 1).reshape(-1, first.size)[:n][::way]
+    return states.swapaxes(0, 1).reshape(-1, first.size)[:n]
 
 
 def _run(step, inputs, begins, first, same, starts, states, stale) -> None:
@@ -187,7 +184,6 @@ def carried(
     sequences,
     same: Callable | None = None,
     product: Callable = moved,
-    backward: bool = False,
 ) -> np.ndarray:
     """The states that rows are met with: weigh(s_t, u_t) Q_t is the one at the next row.
 
@@ -201,8 +197,7 @@ def carried(
         return product(weigh(states, row[:, :m]), own)
 
     behind = rows if still else np.hstack([rows, moves.reshape(n, -1)])
-    states = sweep(step, behind, first, sequences, backward=backward, same=same)
-    return before(states, first, sequences, backward=backward)
+    return before(sweep(step, behind, first, sequences, same=same), first, sequences)
 
 
 def _into(moves) -> np.ndarray:
@@ -234,7 +229,7 @@ def _linear(u, transmat, first, sequences, *, backward: bool = False) -> np.ndar
     """x_t ∝ (x_{t-1}Q) ∘ u_t, with `first` ∘ u_t where a sequence begins; each row sums to one.
 
     Backward x_t ∝ Q(u_{t+1} ∘ x_{t+1}), and `first` where a sequence ends. All terms are positive,
-    so nothing cancels. None if the size of x leaves its range.
+    so nothing cancels. None if the size of x leaves its range, forward.
     """
     K, way = u.shape[1], -1 if backward else 1
     if K == 1:
@@ -242,11 +237,14 @@ def _linear(u, transmat, first, sequences, *, backward: bool = False) -> np.ndar
     # backward u ∘ x goes forward along the rows turned round
     moves = transmat.swapaxes(-1, -2) if backward else _into(transmat)
     begins, system = _begins(sequences, len(u), backward), _banded if K <= FEW else _stepped
-    x = system(u[::way], moves if moves.ndim == 2 else moves[::way], first, begins[::way])[::way]
-    if backward:
-        x = before(moved(x, _into(moves)), first, sequences, backward=True)
+    given = u[::way], moves if moves.ndim == 2 else moves[::way], first, begins[::way]
+    x = system(*given)[::way]
     size = x @ np.ones((K, 1))
-    return x / size if size.min() > 1 / HUGE and size.max() < HUGE else None
+    fine = size.min() > 1 / HUGE and size.max() < HUGE
+    if not backward:
+        return x / size if fine else None
+    x = x / size if fine else _stepped(*given, 1)[::way]
+    return _normalised(before(moved(x, _into(moves)), first, sequences, backward=True), first)
 
 
 def _banded(u, moves, first, begins) -> np.ndarray:
@@ -268,8 +266,8 @@ def _banded(u, moves, first, begins) -> np.ndarray:
     return x
 
 
-def _stepped(u, moves, first, begins) -> np.ndarray:
-    """The same row by row."""
+def _stepped(u, moves, first, begins, look: int = LOOK) -> np.ndarray:
+    """The same row by row, normalised at every so many; `first` where it came to nothing."""
     x, last = np.empty(u.shape), first
     every = [np.ascontiguousarray(moves)] * len(u) if moves.ndim == 2 else moves
     for t, (told, now, Q, anew) in enumerate(zip(u, x, every, begins.tolist(), strict=True)):
@@ -278,8 +276,8 @@ def _stepped(u, moves, first, begins) -> np.ndarray:
         else:
             np.dot(last, Q, out=now)
             now *= told
-        if t % LOOK == 0:
-            now /= max(now.sum(), 1 / HUGE)
+        if t % look == 0:
+            now[:] = now / total if (total := now.sum()) > 0 else first
         last = now
     return x
 
@@ -435,14 +433,7 @@ def smoothed(alpha, chain: Chain, sequences) -> np.ndarray:
     K = alpha.shape[1]
     uniform = np.full(K, 1 / K)
     news = _ratio(alpha, predicted(alpha, chain, sequences))
-    messages = _linear(news, chain.transmat, uniform, sequences, backward=True)
-    if messages is None:
-        back = np.ascontiguousarray(_into(chain.transmat).swapaxes(-1, -2))
-
-        def weigh(message, row):
-            return _normalised(row * message, uniform)
-
-        messages = carried(weigh, news, back, uniform, sequences, _same_entries, backward=True)
+    messages: Any = _linear(news, chain.transmat, uniform, sequences, backward=True)
     return _normalised(alpha * messages, alpha)
 
 

@@ -27,7 +27,7 @@ from .backbone import FittedBackbone
 from .contest import BOTH, SEARCHED, STATES, Contest, Rival
 from .guard import LinearGuard, ShapedGuard
 from .latent import CHAINS, Latent, Space
-from .lines import FEWEST, Found, clear, no_change, search
+from .lines import FEWEST, Found, clear, search
 from .moves import SmoothMoves
 from .operators import PairFit, fit_moments
 from .options import Backbone, KernelRule, Particles
@@ -143,9 +143,7 @@ class Plan(drafts.Plan):
             )
         options = Backbone() if self.backbone == "auto" else self.backbone
         Y = arrays.to_numpy(rows.points)
-        found = search(options, Y, rows.seen, rows.sequences, inputs)
-        if found is None and not given:
-            return no_change(Y, rows.seen, rows.sequences)
+        found = search(options, Y, rows.seen, rows.sequences, inputs, given)
         if found is None:
             raise ValueError(
                 f"X has too few rows, {rows.seen.sum()}, for backbone={options!r}: the first half "

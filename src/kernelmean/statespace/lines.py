@@ -329,20 +329,14 @@ class Found:
         self.stays = simple.stays(int(seen.sum()))
 
 
-def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
-    """The mean of the lines that rows held out like best."""
-    rows = Y, seen, sequences, inputs
-    chosen = compared(options, *recent(*rows))
-    return chosen and Found(*chosen, options.trend != "n", *rows)
+def search(options: Any, Y, seen, sequences, inputs=None, asked: bool = True) -> Found | None:
+    """The mean of the lines that rows held out like best.
 
-
-def no_change(Y, seen, sequences) -> Found:
-    """Of rows too few for any form to be judged: the last one goes on, by a drift if that is sure.
-
-    In several columns of a dozen rows, say.
+    Unasked, of rows too few for any to be judged (a dozen of three columns, say), no change.
     """
-    walk = Judged(Form(0, "n", 1), None, np.zeros(1))
-    return Found(walk, [walk], True, Y, seen, sequences, None)
+    rows, walk = (Y, seen, sequences, inputs), Judged(Form(0, "n", 1), None, np.zeros(1))
+    chosen = compared(options, *recent(*rows)) or (None if asked else (walk, [walk]))
+    return chosen and Found(*chosen, options.trend != "n", *rows)
 
 
 def recent(Y, seen, sequences, inputs) -> tuple:
