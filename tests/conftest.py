@@ -17,7 +17,7 @@ from kernelmean.chains.em import Effort
 from kernelmean.core.minimise import descend
 
 DATA = Path(__file__).parent / "data"
-BRIEF = Effort(short=(2,), half_iter=2, more=1, patience=0)
+BRIEF = Effort(short=(2,), half_iter=2, more=1)
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

@@ -772,3 +772,18 @@ def test_rivals_are_judged_in_the_units_of_the_series():
     plain, logs = (found["autoregression by AIC"] for found in rivals)
     assert logs.rmse == pytest.approx(plain.rmse, rel=0.1)
     assert logs.loglik == pytest.approx(plain.loglik, abs=0.1)
+
+
+@pytest.mark.filterwarnings("ignore:.*lie outside the range")
+@pytest.mark.parametrize("shape", [(40, 4), (11, 3)], ids=["many columns", "few rows"])
+def test_walks_in_several_columns_are_about_no_change(shape):
+    """With more than three columns, and where rows are too few for any form to be judged."""
+    n, d = shape
+    X = np.random.default_rng(117400).normal(size=(n + 20, d)).cumsum(axis=0)
+    model = km.KernelStateSpace().fit(X[:n])
+    off, still = (model.predict(X) - X)[n:], np.diff(X, axis=0)[n - 1 :]
+    assert model.backbone_.form.difference == 1
+    assert (off**2).mean() < 1.3 * (still**2).mean()
+    low, high = model.forecast(X, 12).interval(0.9)
+    wide = high - low
+    assert (wide[-1] > 1.5 * wide[0]).all()

@@ -1344,6 +1344,7 @@ class TestTune:
         assert max(scores) == pytest.approx(want)
 
     @pytest.mark.slow
+    @pytest.mark.thorough  # processes search as users do
     def test_processes_and_progress(self):
         told = []
         grid = {"widths": [1, 2], "guards": [1]}

@@ -271,7 +271,7 @@ class TestEM:
         chain = Chain(stationary(Q), Q)
         g, p = gamma.copy(), hmm_oracles.stationary(Q)
         for _ in range(3):
-            alpha, loglik = expectation(smoothing, rows, gamma, chain)
+            alpha, loglik, _ = expectation(smoothing, rows, gamma, chain)
             new = smoothed(alpha, chain, rows.sequences)
             chain, gamma = moves(alpha, new, chain, rows.sequences), new
             g, p, Q, total = slow.em_step(Y, z, g, p, Q, h, c, self.WIDTHS, self.NOISE)
@@ -287,10 +287,10 @@ class TestEM:
         gamma = np.random.default_rng(5).dirichlet(np.ones(5), size=60)
         chain = drifting(latent)
         found = climb(smoothing, rows, gamma, chain, 2, moves)
-        alpha, first = expectation(smoothing, rows, gamma, chain)
+        alpha, first, _ = expectation(smoothing, rows, gamma, chain)
         new = smoothed(alpha, chain, rows.sequences)
         chain = moves(alpha, new, chain, rows.sequences)
-        _, second = expectation(smoothing, rows, new, chain)
+        _, second, _ = expectation(smoothing, rows, new, chain)
         assert second.mean() > first.mean()
         assert_allclose(found.history, [first.mean(), second.mean()])
         assert_array_equal(found.gamma, new)

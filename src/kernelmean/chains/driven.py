@@ -154,4 +154,4 @@ def driven(search: Refinement, factor: float, found: Climb, inputs: np.ndarray) 
     chain = replace(chain, held_out=(without.total / n, told / n))
     if told <= without.total + WORTH:
         return plain, replace(found, chain=chain)
-    return best, best.climb(best.smoothing(factor), found.gamma, chain, best.max_iter)
+    return best, best.resumed(best.smoothing(factor), replace(found, chain=chain))

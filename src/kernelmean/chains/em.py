@@ -40,14 +40,11 @@ class Effort:
         Iterations on half of the rows, when the rest judges a bandwidth.
     more : int
         The same, from where the half came at the bandwidth next to it.
-    patience : int
-        Iterations in a row in which the log-likelihood may fall.
     """
 
     short: tuple[int, ...] = (5, 5, 10)
     half_iter: int = 30
     more: int = 10
-    patience: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,8 +61,8 @@ class Climb:
     history : list of float
         Their mean, by iteration.
     converged : bool
-    start : tuple
-        γ and the chain that it set out from.
+    logb : array of shape (n, K)
+        log f_k of all rows, by the laws of those used.
     """
 
     gamma: np.ndarray
@@ -73,7 +70,7 @@ class Climb:
     loglik: np.ndarray
     history: list[float]
     converged: bool
-    start: tuple[np.ndarray, Chain]
+    logb: np.ndarray
 
     @property
     def value(self) -> float:
@@ -87,11 +84,11 @@ def maximised(alpha, gamma, chain: Chain, sequences) -> Chain:
 
 
 def expectation(smoothing: AnySmoothing, rows: Rows, gamma, chain: Chain) -> tuple:
-    """α of all rows, and log-likelihoods of those used."""
+    """α of all rows, log-likelihoods of those used, and log-densities of all."""
     logb = log_emissions(smoothing, rows, gamma)
-    logb[rows.seen & ~rows.used] = 0.0
-    alpha, loglik = filtered(logb, chain.along(rows.inputs), rows.sequences)
-    return alpha, loglik[rows.used]
+    told = np.where((rows.seen & ~rows.used)[:, None], 0.0, logb)
+    alpha, loglik = filtered(told, chain.along(rows.inputs), rows.sequences)
+    return alpha, loglik[rows.used], logb
 
 
 def log_emissions(smoothing: AnySmoothing, rows: Rows, gamma) -> np.ndarray:
@@ -241,11 +238,13 @@ class Refinement:
         """The climb carried on, with the history of both (but for steps that were undone)."""
         if c.converged:
             return c
-        more = self.climb(smoothing, c.gamma, c.chain, steps or self.max_iter)
-        before = c.history
-        if not self.effort.patience:
-            before = [value for value in before if value < more.history[0]]
-        return replace(more, history=before + more.history, start=c.start)
+        more = self.resumed(smoothing, c, steps)
+        before = [value for value in c.history if value < more.history[0]]
+        return replace(more, history=before + more.history)
+
+    def resumed(self, smoothing: AnySmoothing, c: Climb, steps: int | None = None) -> Climb:
+        """A climb from where one ended, at another bandwidth, say."""
+        return self.climb(smoothing, c.gamma, c.chain, steps or self.max_iter)
 
     def climb(
         self, smoothing: AnySmoothing, gamma, chain: Chain, max_iter: int, least: float = -np.inf
@@ -254,28 +253,21 @@ class Refinement:
 
         The emission laws are not the maximisers of a likelihood (that would be a sum of spikes) but
         embeddings, smoothed; with them an iteration can, rarely, lower the log-likelihood by a
-        little. After more than `patience` such iterations in a row it ends where it was best. (In
-        its first steps, away from a start that is no model yet, it begins anew instead.) It does
-        not go on from a log-likelihood of less than `least`.
+        little. Before it does it ends. (In its first steps, away from a start that is no model yet,
+        it begins anew instead.) It does not go on from a log-likelihood of less than `least`.
         """
-        rows, patience, start, falls = self.rows, self.effort.patience, (gamma, chain), 0
-        best: Climb | None = None
+        rows, best = self.rows, None
         for i in range(max_iter):
-            along = chain.along(rows.inputs)
-            alpha, loglik = expectation(smoothing, rows, gamma, along)
+            alpha, loglik, logb = expectation(smoothing, rows, gamma, chain)
             gain = np.inf if best is None else loglik.mean() - best.value
-            history = [*(best.history if best else ()), float(loglik.mean())]
-            if best is None or not gain <= 0 or i <= FIRST_STEPS:
-                history = history[-1:] if gain <= 0 and not patience else history
-                settled = bool(gain < self.tol and i > FIRST_STEPS)
-                best, falls = Climb(gamma, chain, loglik, history, settled, start), 0
-            else:
-                falls += 1
-                if falls > patience:
-                    return replace(best, converged=True)
-                best = replace(best, history=history)
+            if best is not None and gain <= 0 and i > FIRST_STEPS:
+                return replace(best, converged=True)
+            history = [*(best.history if best and gain > 0 else ()), float(loglik.mean())]
+            settled = bool(gain < self.tol and i > FIRST_STEPS)
+            best = Climb(gamma, chain, loglik, history, settled, logb)
             if best.converged or i == max_iter - 1 or best.loglik.sum() < least:
                 break
+            along = chain.along(rows.inputs)
             gamma = smoothed(alpha, along, rows.sequences)
             chain = self.maximise(alpha, gamma, along, rows.sequences)
         assert best is not None
@@ -331,14 +323,6 @@ class Refinement:
         """The best on half of the rows is a little too wide for all of them."""
         return bandwidth * 0.5 ** (1 / (self.rows.points.shape[1] + 4))
 
-    def anew(self, smoothing: AnySmoothing, first: Climb) -> Climb:
-        """The climb from its start.
-
-        But from its end where each state has a bandwidth: whose is whose is not known before.
-        """
-        origin = (first.gamma, first.chain) if self.widths else first.start
-        return self.climb(smoothing, *origin, self.max_iter)
-
     def held_out(self, bandwidth: float, first: Climb, near: HeldOut | None = None) -> HeldOut:
         """Forecasts of the rows seen, by laws and chains from every other stretch of rows.
 
@@ -346,20 +330,16 @@ class Refinement:
         far behind there.
         """
         smoothing, rows, steps = self.smoothing(bandwidth), self.rows, self.effort.half_iter
-        loglik, mean = np.zeros(len(rows.seen)), np.zeros(rows.points.shape)
+        loglik = np.zeros(len(rows.seen))
         starts, climbs = [first, first], list[Climb]()
         if near is not None:
             starts, steps = near.climbs, self.effort.more
         for used, start in zip(rows.halves(STRETCHES), starts, strict=True):
-            half = replace(rows, used=used)
-            on_half = replace(self, rows=half)
+            half, there = replace(self, rows=replace(rows, used=used)), rows.seen & ~used
             least = -np.inf if near is None else start.loglik.sum() - FAR
-            learned = on_half.climb(smoothing, start.gamma, start.chain, steps, least)
-            climbs.append(learned)
-            there = rows.seen & ~used
-            for told, every in zip((loglik, mean), judged(smoothing, half, learned), strict=True):
-                told[there] = every[there]
-        return HeldOut(loglik, mean, climbs)
+            climbs.append(half.climb(smoothing, start.gamma, start.chain, steps, least))
+            loglik[there] = judged(half.rows, climbs[-1])[0][there]
+        return HeldOut(loglik, climbs)
 
 
 @dataclass(frozen=True)
@@ -370,14 +350,11 @@ class HeldOut:
     ----------
     loglik : array of shape (n,)
         log p(y_t | y_1, ..., y_{t-1}); 0 for rows not seen.
-    mean : array of shape (n, d)
-        E[y_t | y_1, ..., y_{t-1}].
     climbs : list of Climb
         On the halves.
     """
 
     loglik: np.ndarray
-    mean: np.ndarray
     climbs: list[Climb]
 
     @property
@@ -385,12 +362,19 @@ class HeldOut:
         """Σ_t log p(y_t | y_1, ..., y_{t-1}) of the rows seen."""
         return float(self.loglik.sum())
 
+    def mean(self, rows: Rows) -> np.ndarray:
+        """E[y_t | y_1, ..., y_{t-1}], (n, d): of these rows, whatever densities are of."""
+        found = np.zeros(rows.points.shape)
+        for used, learned in zip(rows.halves(STRETCHES), self.climbs, strict=True):
+            there = rows.seen & ~used
+            found[there] = judged(replace(rows, used=used), learned)[1][there]
+        return found
 
-def judged(smoothing: AnySmoothing, rows: Rows, learned: Climb) -> tuple:
+
+def judged(rows: Rows, learned: Climb) -> tuple:
     """Log-likelihoods and means of all rows, by the laws of the rows used, never their own."""
-    logb = log_emissions(smoothing, rows, learned.gamma)
     chain = learned.chain.along(rows.inputs)
-    alpha, loglik = filtered(logb, chain, rows.sequences)
+    alpha, loglik = filtered(learned.logb, chain, rows.sequences)
     weights = rows.weights(learned.gamma)
     means = weights.T @ arrays.to_numpy(rows.there)
     means /= np.maximum(weights.sum(axis=0), np.finfo(float).tiny)[:, None]

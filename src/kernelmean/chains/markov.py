@@ -1,7 +1,7 @@
 """Recursions over a finite Markov chain: filtering, smoothing, decoding, drawing, stationary laws.
 
-There is no Python loop over time here. A linear recursion of few states is a banded system, which
-BLAS solves (`_linear`); one that forgets its start is run in about √n blocks side by side
+A linear recursion of few states is a banded system, which BLAS solves; one of many goes row by row,
+two calls each (`_linear`). Others that forget their start are run in about √n blocks side by side
 (`sweep`), and one over maps of states is composed in pairs (`_follow`).
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dtbsv
@@ -18,7 +19,7 @@ LOOK = 16  # steps between two looks at whether a block that is run again has me
 NEAR = 1e-12  # relative difference between states that are the same state
 WEAK = 1e-200  # evidence below which a product of probabilities may have lost some of them
 LARGE = 1e300  # largest ratio of probabilities: beyond it, their sums overflow
-FEW = 6  # states up to which a banded system is quicker than blocks side by side
+FEW = 16  # states up to which a banded system is quicker than a row at a time
 NATS = 250.0  # by which the size of a linear recursion can grow until it is normalised
 HUGE = 1e120  # size from which on it may have lost something
 
@@ -71,7 +72,6 @@ def sweep(
     first,
     sequences,
     *,
-    backward: bool = False,
     same: Callable | None = None,
 ) -> np.ndarray:
     """s_t = step(s_{t-1}, u_t) for all rows t, with s_{t-1} = `first` where a sequence begins.
@@ -94,8 +94,6 @@ def sweep(
         State before the first row of each sequence, and the guess elsewhere.
     sequences : list of slice
         Rows of each sequence, in order (see `filtering.check_sequences`).
-    backward : bool
-        Run from the last row of each sequence to the first: s_t = step(s_{t+1}, u_t).
     same : callable, optional
         Maps two arrays of states (B, m) to (B,): whether they are the same up to rounding. None
         is a difference of 1e-12 of each state's largest entry.
@@ -114,10 +112,9 @@ def sweep(
     array([1.  , 1.5 , 1.75, 1.  , 1.5 ])
     """
     same = _same_row if same is None else same
-    first, way = np.asarray(first, dtype=float), -1 if backward else 1
+    first = np.asarray(first, dtype=float)
     n = len(inputs)
-    begins = _side_by_side(_begins(sequences, n, backward)[::way])
-    inputs = _side_by_side(np.asarray(inputs)[::way])
+    begins, inputs = _side_by_side(_begins(sequences, n)), _side_by_side(np.asarray(inputs))
     length, blocks = begins.shape
     states = np.full((length, blocks, first.size), np.nan)  # NaN is not the same as anything
     starts, stale = np.tile(first, (blocks, 1)), np.arange(blocks)
@@ -128,7 +125,7 @@ def sweep(
         if not stale.size:
             break
         starts[stale] = ends[stale]
-    return states.swapaxes(0, 1).reshape(-1, first.size)[:n][::way]
+    return states.swapaxes(0, 1).reshape(-1, first.size)[:n]
 
 
 def _run(step, inputs, begins, first, same, starts, states, stale) -> None:
@@ -187,7 +184,6 @@ def carried(
     sequences,
     same: Callable | None = None,
     product: Callable = moved,
-    backward: bool = False,
 ) -> np.ndarray:
     """The states that rows are met with: weigh(s_t, u_t) Q_t is the one at the next row.
 
@@ -201,8 +197,7 @@ def carried(
         return product(weigh(states, row[:, :m]), own)
 
     behind = rows if still else np.hstack([rows, moves.reshape(n, -1)])
-    states = sweep(step, behind, first, sequences, backward=backward, same=same)
-    return before(states, first, sequences, backward=backward)
+    return before(sweep(step, behind, first, sequences, same=same), first, sequences)
 
 
 def _into(moves) -> np.ndarray:
@@ -234,33 +229,57 @@ def _linear(u, transmat, first, sequences, *, backward: bool = False) -> np.ndar
     """x_t ∝ (x_{t-1}Q) ∘ u_t, with `first` ∘ u_t where a sequence begins; each row sums to one.
 
     Backward x_t ∝ Q(u_{t+1} ∘ x_{t+1}), and `first` where a sequence ends. All terms are positive,
-    so nothing cancels. In a stretch of rows it is one triangular system of bandwidth 2K − 1 (or
-    its transpose). None if there are many states, or if the size of x leaves its range.
+    so nothing cancels. None if the size of x leaves its range, forward.
     """
+    K, way = u.shape[1], -1 if backward else 1
+    if K == 1:
+        return np.ones_like(u)
+    # backward u ∘ x goes forward along the rows turned round
+    moves = transmat.swapaxes(-1, -2) if backward else _into(transmat)
+    begins, system = _begins(sequences, len(u), backward), _banded if K <= FEW else _stepped
+    given = u[::way], moves if moves.ndim == 2 else moves[::way], first, begins[::way]
+    x = system(*given)[::way]
+    size = x @ np.ones((K, 1))
+    fine = size.min() > 1 / HUGE and size.max() < HUGE
+    if not backward:
+        return x / size if fine else None
+    x = x / size if fine else _stepped(*given, 1)[::way]
+    return _normalised(before(moved(x, _into(moves)), first, sequences, backward=True), first)
+
+
+def _banded(u, moves, first, begins) -> np.ndarray:
+    """x up to its size, by Q into each row: in stretches triangular systems of bandwidth 2K − 1."""
     n, K = u.shape
-    if not 1 < K <= FEW:
-        return np.ones_like(u) if K == 1 else None
-    begins, ends = _begins(sequences, n), _begins(sequences, n, True)
-    x = np.zeros((n, K))
-    x[ends if backward else begins] = first if backward else first * u[begins]
+    x = np.where(begins[:, None], first * u, 0.0)
     u = np.where(begins[:, None], 0.0, u)
     bands = np.zeros((n, K, 2 * K))
     for i in range(K):  # below the diagonal of column (t, i), the rows (t+1, j)
-        moves = -_at(transmat, slice(n - 1))[..., i, :]
-        np.multiply(moves, u[1:], out=bands[:-1, i, K - i : 2 * K - i])
+        own = -_at(moves, slice(1, n))[..., i, :]
+        np.multiply(own, u[1:], out=bands[:-1, i, K - i : 2 * K - i])
     length = int(NATS / np.log(K))
-    stretches = [slice(start, min(start + length, n)) for start in range(0, n, length)]
-    for rows in stretches[::-1] if backward else stretches:
-        if backward and rows.stop < n:
-            x[rows.stop - 1] += _at(transmat, rows.stop - 1) @ (u[rows.stop] * _unit(x[rows.stop]))
-        elif not backward and rows.start:
-            moves = _at(transmat, rows.start - 1)
-            x[rows.start] += (_unit(x[rows.start - 1]) @ moves) * u[rows.start]
+    for start in range(0, n, length):
+        rows = slice(start, start + length)
+        if start:
+            x[start] += (_unit(x[start - 1]) @ _at(moves, start)) * u[start]
         band, right = bands[rows].reshape(-1, 2 * K).T, x[rows].ravel()
-        found = dtbsv(2 * K - 1, band, right, lower=1, diag=1, trans=int(backward))
-        x[rows] = found.reshape(-1, K)
-    size = x @ np.ones((K, 1))
-    return x / size if size.min() > 1 / HUGE and size.max() < HUGE else None
+        x[rows] = dtbsv(2 * K - 1, band, right, lower=1, diag=1).reshape(-1, K)
+    return x
+
+
+def _stepped(u, moves, first, begins, look: int = LOOK) -> np.ndarray:
+    """The same row by row, normalised at every so many; `first` where it came to nothing."""
+    x, last = np.empty(u.shape), first
+    every = [np.ascontiguousarray(moves)] * len(u) if moves.ndim == 2 else moves
+    for t, (told, now, Q, anew) in enumerate(zip(u, x, every, begins.tolist(), strict=True)):
+        if anew:
+            np.multiply(first, told, out=now)
+        else:
+            np.dot(last, Q, out=now)
+            now *= told
+        if t % look == 0:
+            now[:] = now / total if (total := now.sum()) > 0 else first
+        last = now
+    return x
 
 
 def _unit(x) -> np.ndarray:
@@ -318,11 +337,8 @@ def filtered(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     states = _linear(u, *how)
     if states is not None:
         priors = predicted(states, chain, sequences)
-    else:
-        with np.errstate(invalid="ignore"):
-            priors = carried(lambda p, b: p * b / (p * b @ ones), u, *how, _same_entries)
-        if not (priors * u @ ones > WEAK).all():  # something may be lost
-            priors = carried(lambda p, b: _posterior(p, b)[0], logb, *how, _same_entries)
+    else:  # something may be lost
+        priors = carried(lambda p, b: _posterior(p, b)[0], logb, *how, _same_entries)
     alpha, evidence = _posterior(priors, logb)
     return alpha, evidence + top
 
@@ -417,14 +433,7 @@ def smoothed(alpha, chain: Chain, sequences) -> np.ndarray:
     K = alpha.shape[1]
     uniform = np.full(K, 1 / K)
     news = _ratio(alpha, predicted(alpha, chain, sequences))
-    messages = _linear(news, chain.transmat, uniform, sequences, backward=True)
-    if messages is None:
-        back = np.ascontiguousarray(_into(chain.transmat).swapaxes(-1, -2))
-
-        def weigh(message, row):
-            return _normalised(row * message, uniform)
-
-        messages = carried(weigh, news, back, uniform, sequences, _same_entries, backward=True)
+    messages: Any = _linear(news, chain.transmat, uniform, sequences, backward=True)
     return _normalised(alpha * messages, alpha)
 
 

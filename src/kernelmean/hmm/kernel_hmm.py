@@ -100,7 +100,7 @@ class KernelHMM(ChainEstimator):
         The function of rows that densities, and so `score`, are of; None is the rows themselves.
     history_ : array
         Mean log-likelihood of a row by iteration of EM, each row left out of the laws it is
-        judged by: from the start that won, at the bandwidth that starts are compared at.
+        judged by: at the bandwidth taken, from where the best start came.
     converged_ : bool
     bandwidth_ : float, tuple or None
         Of the emission densities; their geometric mean where rows held out gain by one for each

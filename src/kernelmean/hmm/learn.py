@@ -171,9 +171,9 @@ class Found:
 
     @cached_property
     def whole(self) -> Climb:
-        """EM on the same rows at what was chosen, from where this way began."""
+        """EM on the same rows carried on, at what was chosen."""
         smoothing = self.search.smoothing(self.search.narrowed(self.factor))
-        return self.search.anew(smoothing, self.climb)
+        return self.search.resumed(smoothing, self.climb)
 
     def told(self, some: Rows) -> float:
         """Σ_t log p(y_t | y_1, ..., y_{t-1})/p(y_t) of rows held out: what the past tells of them.
@@ -182,27 +182,23 @@ class Found:
         """
         total = 0.0
         for used, learned in zip(some.halves(em.STRETCHES), self.held.climbs, strict=True):
-            search, smoothing, learned = self.on_half(some, used, learned)
-            logb = em.log_emissions(smoothing, search.rows, learned.gamma)
-            known = filtered(logb, learned.chain, some.sequences)[1]
-            alone = logsumexp(logb, b=learned.chain.startprob, axis=1)
+            learned = self.on_half(some, used, learned)
+            known = filtered(learned.logb, learned.chain, some.sequences)[1]
+            alone = logsumexp(learned.logb, b=learned.chain.startprob, axis=1)
             total += float((known - alone)[some.seen & ~used].sum())
         return total
 
-    def on_half(self, some: Rows, used: np.ndarray, learned: Climb) -> tuple:
-        """The search on half of the rows, its smoothing, and where EM comes to there."""
-        search = self.search
+    def on_half(self, some: Rows, used: np.ndarray, learned: Climb) -> Climb:
+        """Where EM comes to on half of the rows, with variates of these."""
         if self.space is None or self.space.features is None:
-            search = replace(search, rows=replace(search.rows, used=used))
-            return search, search.smoothing(self.factor), learned
+            return learned
         coordinates = Coordinates.of(self.space.features, some.points)
         with np.errstate(invalid="ignore", divide="ignore"):  # few rows may have no triples
             moments = Moments(coordinates, used, some.sequences)
         space = Variates.of(coordinates.features, moments, self.space.directions.shape[1])
-        search = replace(search, rows=replace(in_space(some, space), used=used), made={})
-        smoothing = search.smoothing(self.factor)
-        learned = search.climb(smoothing, learned.gamma, learned.chain, search.max_iter)
-        return search, smoothing, learned
+        rows = replace(in_space(some, space), used=used)
+        search = replace(self.search, rows=rows, made={})
+        return search.resumed(search.smoothing(self.factor), learned)
 
 
 @stage("EM")

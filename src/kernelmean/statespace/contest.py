@@ -8,8 +8,9 @@ from ..chains.em import HeldOut
 from ..chains.rows import Rows
 from ..core import arrays
 from ..core.saving import Saveable
-from .lines import CLEAR, Found, clear, normal
+from .lines import CLEAR, SAME, Found, clear, normal
 
+SEARCHED = 2000  # rows that starts, bandwidths, guards and models are compared on
 AWAY = 0.1  # nats a row by which EM's starts may be behind, and still win
 DOUBT = 4.0  # standard errors by which states must be better that end where the rows did
 STATES, BOTH, ALONE = "states of the series", "states beside the backbone", "the backbone alone"
@@ -35,8 +36,8 @@ class Rival(Saveable):
 class Contest:
     """Log-likelihoods of the rows that all can be judged by, and forecasts of them.
 
-    At first by the line without states, the plain autoregression, and the row before. All of the
-    rows of these `numbers`, which were held out.
+    At first by the line without states, the plain autoregression, and the row before. All of rows
+    that were held out.
 
     Attributes
     ----------
@@ -46,31 +47,43 @@ class Contest:
         Where the rows are among those held out.
     Y, mean : arrays of shape (m, d)
         The series there, and what the line says of it.
+    few, left : Rows
+        The series, and what the line leaves of it, where states are searched.
+    by_errors : bool
+        Whether log-likelihoods are those of normal errors, independent between columns: where
+        densities are of variates, which are not the same of the series and of what a line leaves.
     entries : dict
         By name: log-likelihoods, (m,), and squared errors, (m, d).
     """
 
-    def __init__(self, rows: Rows, found: Found, numbers: np.ndarray, alone: HeldOut):
+    def __init__(self, rows: Rows, left: Rows, found: Found, alone: HeldOut, by_errors: bool):
+        (numbers, self.few), (_, self.left) = (every.stretches(SEARCHED) for every in (rows, left))
         Y, inner = arrays.to_numpy(rows.points), np.ones(len(rows.seen), dtype=bool)
         inner[[s.start for s in rows.sequences]] = False
         self.at = np.flatnonzero((found.usable & rows.seen & inner)[numbers])
         judged = numbers[self.at]
         self.found, self.Y, self.mean = found, Y[judged], found.mean[judged]
-        self.entries: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self.by_errors, self.entries = by_errors, dict[str, tuple[np.ndarray, np.ndarray]]()
         self._enter_left(ALONE, alone)
         for name, off in ((PLAIN, found.plain), (NAIVE, np.diff(Y, axis=0, prepend=Y[:1]))):
-            self.entries[name] = normal(off[judged], 0.0), off[judged] ** 2
+            self._enter(name, normal(off[judged], 0.0), off[judged])
+
+    def _enter(self, name: str, loglik: np.ndarray, off: np.ndarray) -> None:
+        if self.by_errors:
+            least = SAME * float(np.mean(self.Y**2)) + np.finfo(float).tiny
+            loglik = np.sum([normal(column[:, None], least) for column in off.T], axis=0)
+        self.entries[name] = loglik, off**2
 
     def _enter_left(self, name: str, held: HeldOut) -> None:
         """A model of the innovations: its rows, as those of the series."""
-        line, mean = self.found.line, self.mean + held.mean[self.at]
+        line, mean = self.found.line, self.mean + held.mean(self.left)[self.at]
         loglik = held.loglik[self.at] + line.transform.slope(line.transform(self.Y))
-        self.entries[name] = loglik, (self.Y - line.transform.mean(mean, line.cov)) ** 2
+        self._enter(name, loglik, self.Y - line.transform.mean(mean, line.cov))
 
     @property
     def hopeless(self) -> float:
         """Mean log-likelihood of a start of EM that will not be better than the line alone."""
-        return float(self.entries[ALONE][0].mean()) - AWAY
+        return -np.inf if self.by_errors else float(self.entries[ALONE][0].mean()) - AWAY
 
     def with_states(self, held: HeldOut) -> bool:
         """Whether states of the series are taken.
@@ -78,7 +91,7 @@ class Contest:
         They must be clearly better; where the series does not stay in its range, beyond doubt: they
         end where the rows did.
         """
-        self.entries[STATES] = held.loglik[self.at], (self.Y - held.mean[self.at]) ** 2
+        self._enter(STATES, held.loglik[self.at], self.Y - held.mean(self.few)[self.at])
         return self._better(STATES, CLEAR if self.found.stays else DOUBT)
 
     def with_both(self, held: HeldOut) -> bool:

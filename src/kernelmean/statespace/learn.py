@@ -24,7 +24,7 @@ from ..core.stages import stage
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Delta, fitted_kernel
 from .backbone import FittedBackbone
-from .contest import BOTH, STATES, Contest, Rival
+from .contest import BOTH, SEARCHED, STATES, Contest, Rival
 from .guard import LinearGuard, ShapedGuard
 from .latent import CHAINS, Latent, Space
 from .lines import FEWEST, Found, clear, search
@@ -33,10 +33,8 @@ from .operators import PairFit, fit_moments
 from .options import Backbone, KernelRule, Particles
 from .pairing import WINDOWS, Pairing
 
-SEARCHED = 2000  # rows that starts, bandwidths and guards are compared on
 ON_ALL = 6  # iterations on all rows after these: more gain less than .001 nats a row
-# the log-likelihood falls where the λ of the transitions changes
-EFFORT = Effort(short=(5,), half_iter=4, more=2, patience=6)
+EFFORT = Effort(short=(5,), half_iter=4, more=2)
 TOLD = 10  # steps of L-BFGS on the moments beside EM: soon after, it fits their noise
 ENOUGH = 0.5  # sum of the weights of a law, as a share of that of the positive ones
 STRONGER = (10.0, 100.0)  # multiples of the emission guard's strength, tried one after the other
@@ -99,8 +97,8 @@ class Plan(drafts.Plan):
         rows = draft.rows
         points = arrays.like(found.innovations, rows.points)
         left = self.drafted(points, found.usable, [s.stop - s.start for s in rows.sequences])
-        numbers = rows.stretches(SEARCHED)[0]
-        contest = Contest(rows, found, numbers, self.without_states(left))
+        by_errors = self.variates(draft) is not None
+        contest = Contest(rows, left.rows, found, self.without_states(left), by_errors)
         if self.backbone == "auto" and inputs is None:
             plain = self.states(draft, spaces, contest.hopeless)
             if plain is not None and contest.with_states(plain.held):
@@ -116,7 +114,7 @@ class Plan(drafts.Plan):
         """Rows as draws of one law; nearly a normal one, where they are too few for a bandwidth."""
         search = self.search(draft, None, SEARCHED, effort=Effort(half_iter=1, more=1))
         one, alone = np.ones((len(search.rows.seen), 1)), Chain(np.ones(1), np.ones((1, 1)))
-        start = Climb(one, alone, np.empty(0), [], False, (one, alone))
+        start = Climb(one, alone, np.empty(0), [], False, one)
         factor, held = search.over_bandwidths(start, search.factor)
         if not search.searched:
             held = search.guarded(map(Shrunken, SHARES), start, factor, held)[1]
@@ -136,7 +134,6 @@ class Plan(drafts.Plan):
             or isinstance(self.inference, KernelRule)
             or isinstance(draft.kernel, Delta)
             or rows.seen.sum() < FEWEST
-            or self.variates(draft) is not None
         ):
             return None
         if not self.refine:
@@ -146,8 +143,8 @@ class Plan(drafts.Plan):
             )
         options = Backbone() if self.backbone == "auto" else self.backbone
         Y = arrays.to_numpy(rows.points)
-        found = search(options, Y, rows.seen, rows.sequences, inputs)
-        if given and found is None:
+        found = search(options, Y, rows.seen, rows.sequences, inputs, given)
+        if found is None:
             raise ValueError(
                 f"X has too few rows, {rows.seen.sum()}, for backbone={options!r}: the first half "
                 "of a series has to teach a line, so that it needs about three seasons, and six "
@@ -301,7 +298,7 @@ class Learner:
             factor = search.narrowed(factor)
 
         def learned() -> tuple[Climb, Smoothing]:
-            begun = search.anew(search.smoothing(factor), found)
+            begun = search.resumed(search.smoothing(factor), found)
             few = replace(search, max_iter=min(search.max_iter, ON_ALL))
             rows = in_space(self.draft.rows, self.variates)
             climbed, smoothing = on_all(few, rows, begun, factor)

@@ -201,7 +201,8 @@ class Series:
         """The largest order that is looked at; the first half has rows left beside a season."""
         n, typical = self.seen.sum(), np.median([s.stop - s.start for s in self.sequences])
         room = typical / 2 - season - LEFT if season else np.inf
-        return int(max(0, min(12 * (n / 100) ** 0.25, n / 6, typical / 4, room)))
+        several = n / (6 * self.Y.shape[1])
+        return int(max(0, min(12 * (n / 100) ** 0.25, several, typical / 4, room)))
 
     def fitted(self, form: Form) -> tuple[FittedBackbone, np.ndarray, np.ndarray]:
         """By least squares, gaps filled by a first fit.
@@ -328,10 +329,13 @@ class Found:
         self.stays = simple.stays(int(seen.sum()))
 
 
-def search(options: Any, Y, seen, sequences, inputs=None) -> Found | None:
-    """The mean of the lines that rows held out like best."""
-    rows = Y, seen, sequences, inputs
-    chosen = compared(options, *recent(*rows))
+def search(options: Any, Y, seen, sequences, inputs=None, asked: bool = True) -> Found | None:
+    """The mean of the lines that rows held out like best.
+
+    Unasked, of rows too few for any to be judged (a dozen of three columns, say), no change.
+    """
+    rows, walk = (Y, seen, sequences, inputs), Judged(Form(0, "n", 1), None, np.zeros(1))
+    chosen = compared(options, *recent(*rows)) or (None if asked else (walk, [walk]))
     return chosen and Found(*chosen, options.trend != "n", *rows)
 
 

@@ -166,8 +166,8 @@ class StateForecast(RegimeForecast):
 
     def _quantile(self, q) -> Array:
         chain = self.chain
-        if chain.bandwidth is None or chain.variates is not None:
-            return self.embedding.quantile(q, chain.spread)
+        if chain.spread is None:
+            return self.embedding.quantile(q, None)
         columns = []
         for j, width in enumerate(self._widths().T):
             laws = gathered(chain.emissions, j, float(width.min()), self._many)
@@ -179,7 +179,7 @@ class StateForecast(RegimeForecast):
 
     def _widths(self) -> np.ndarray:
         d = self.chain.emissions.points.shape[1]
-        return np.broadcast_to(np.asarray(self.chain.bandwidth), (len(self), d))
+        return np.broadcast_to(np.asarray(self.chain.spread), (len(self), d))
 
 
 @dataclass(frozen=True, repr=False)
