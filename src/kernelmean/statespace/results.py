@@ -166,10 +166,10 @@ class StateForecast(RegimeForecast):
 
     def _quantile(self, q) -> Array:
         chain = self.chain
-        if chain.spread is None:
-            return self.embedding.quantile(q, None)
+        if chain.spread is None or not (widths := self._widths()).any():
+            return self.embedding.quantile(q, chain.spread)
         columns = []
-        for j, width in enumerate(self._widths().T):
+        for j, width in enumerate(widths.T):
             laws = gathered(chain.emissions, j, float(width.min()), self._many)
             column = replace(chain, emissions=laws).mixture(arrays.to_numpy(self.states))
             columns.append(by_width(column, q, width[:, None]))
