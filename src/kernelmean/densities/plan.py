@@ -33,7 +33,7 @@ from .search import DRAFT_RANK, ROUGH_MASS, DensityScore, DensitySearch
 from .standard import EvidenceSearch, Forms, Standard, clearly, log_sizes
 
 FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the last
-SPARE = 12  # rows beyond the columns, below which where laws lie is not learned apart
+SPARE = 6  # rows beyond the columns, below which where laws lie is not learned apart
 REGS = (-9.0, 2.0)  # of log10 λ
 UNSURE = 1.0  # −log(1 − h)/2 of a row, h the leverage, of which others say little
 WIDE_ROWS = 500  # whose densities choose the share of the wide law
