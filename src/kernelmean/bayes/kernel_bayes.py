@@ -194,8 +194,8 @@ class KernelBayes(Saveable, BaseEstimator):
         farthest of them too by slopes of the others; a law is moved along it.
         Further from the observations of the pairs than half of their
         range kernels are zero, and posteriors are those at the nearest point that is not so far,
-        but for the line, which goes on for four more ranges: flagged (`extrapolated`), and warned
-        of.
+        but for the line, which goes on for four more ranges, as far beyond the latents as their
+        tails are long: flagged (`extrapolated`), and warned of.
 
         Parameters
         ----------

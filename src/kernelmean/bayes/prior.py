@@ -74,12 +74,16 @@ def ratio_of(prior, fit: PairsFit, asked: Any) -> Ratio:
             "or none of them, and the posterior is not to be trusted"
         )
         if float(xp.sum(xp.clip(beta, 0.0, None))) <= LEAST:
-            at, beta = (lambda z: xp.ones_like(z[:, 0])), xp.full_like(beta, 1.0 / n)
+            at, beta = _even, xp.full_like(beta, 1.0 / n)
     return Ratio(m, at, beta, eta)
 
 
 def _linear(features: FeatureMap, coefficients, z) -> Array:
     return features.transform(z) @ coefficients
+
+
+def _even(z) -> Array:
+    return arrays.namespace(z).ones_like(z[:, 0])
 
 
 def _coverage(U, m: MeanEmbedding, kernel: Kernel) -> float:

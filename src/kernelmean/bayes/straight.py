@@ -80,6 +80,8 @@ def left_out(
     least, line = SMALLER * squares(plain), None
     for lift in lifts:
         rows = arrays.to_numpy(lift(seen))
+        if np.count_nonzero(d) < PAIRS * rows.shape[1]:
+            continue
         columns = Slopes(rows)
         U = columns(rows)
         U -= d @ U / d.sum()
@@ -89,8 +91,7 @@ def left_out(
         holds = squares(without_own(Z - U @ (inner @ Z)), far) <= NEARER * squares(plain, far)
         more = ((U - left @ (right.T @ U)) * solve.T).sum(axis=1)
         found = without_own(Z - U @ (solve @ Z), more)
-        enough = np.count_nonzero(d) >= PAIRS * U.shape[1]
-        if enough and holds and squares(found) < least:
+        if holds and squares(found) < least:
             best, least, line = found, squares(found), Straight(lift, columns, solve @ Z)
     return arrays.like(best, latents), line
 

@@ -181,10 +181,9 @@ class WeightedPairs:
         Their weights, left rightᵀ; sums [Σwz, Σw] of their means; whether some of these are not
         those of the weights; and which rows are outside.
         """
-        fit, kernel, outside, given = self.fit, self.fit.features_x.kernel_, None, X
+        fit, kernel, outside, asked = self.fit, self.fit.features_x.kernel_, None, X
         if self.support is not None:
             outside = self.support.outside(X, kernel, OUTSIDE)
-            given = self.support.widened(BEYOND).nearest(X, kernel)
             X = self.support.nearest(X, kernel)
         coordinates = fit.features_x.transform(X)
         if self.further is not None:
@@ -213,8 +212,10 @@ class WeightedPairs:
             left = xp.concat([stays * left, few], axis=1)
             right = xp.concat([right, those], axis=1)
         if self.line is not None:
+            if self.support is not None:
+                asked = self.support.widened(BEYOND).nearest(asked, kernel)
             xp, whole, moved = arrays.namespace(sums), sums[:, -1:], True
-            sums = xp.concat([sums[:, :-1] + whole * self.line(given), whole], axis=1)
+            sums = xp.concat([sums[:, :-1] + whole * self.line(asked), whole], axis=1)
         return left, right, sums, moved, outside
 
     def means(self, sums) -> Array:

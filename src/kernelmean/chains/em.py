@@ -338,7 +338,7 @@ class Refinement:
             half, there = replace(self, rows=replace(rows, used=used)), rows.seen & ~used
             least = -np.inf if near is None else start.loglik.sum() - FAR
             climbs.append(half.climb(smoothing, start.gamma, start.chain, steps, least))
-            loglik[there] = judged(half.rows, climbs[-1])[0][there]
+            loglik[there] = known(half.rows, climbs[-1])[1][there]
         return HeldOut(loglik, climbs)
 
 
@@ -367,15 +367,19 @@ class HeldOut:
         found = np.zeros(rows.points.shape)
         for used, learned in zip(rows.halves(STRETCHES), self.climbs, strict=True):
             there = rows.seen & ~used
-            found[there] = judged(replace(rows, used=used), learned)[1][there]
+            found[there] = forecast(replace(rows, used=used), learned)[there]
         return found
 
 
-def judged(rows: Rows, learned: Climb) -> tuple:
-    """Log-likelihoods and means of all rows, by the laws of the rows used, never their own."""
-    chain = learned.chain.along(rows.inputs)
-    alpha, loglik = filtered(learned.logb, chain, rows.sequences)
+def known(rows: Rows, learned: Climb) -> tuple[np.ndarray, np.ndarray]:
+    """α and log-likelihoods of all rows, by the laws of the rows used, never their own."""
+    return filtered(learned.logb, learned.chain.along(rows.inputs), rows.sequences)
+
+
+def forecast(rows: Rows, learned: Climb) -> np.ndarray:
+    """Means of all rows given those before, by the same laws."""
     weights = rows.weights(learned.gamma)
     means = weights.T @ arrays.to_numpy(rows.there)
     means /= np.maximum(weights.sum(axis=0), np.finfo(float).tiny)[:, None]
-    return loglik, predicted(alpha, chain, rows.sequences) @ means
+    chain = learned.chain.along(rows.inputs)
+    return predicted(known(rows, learned)[0], chain, rows.sequences) @ means

@@ -318,11 +318,12 @@ class LocationSearch:
         self._bounds = [around] * self.d + [LINE_DECADES, REGS]
         begin = np.append(np.full(self.d, middle), [0.0, START])
         self._u: np.ndarray = start._u if start else begin
-        if free and start is None and self.d > 1:
+        if not free:
+            return
+        if start is None and self.d > 1:
             self._descend(begin, np.inf)
-        if free:
-            self._descend(self._u, self.tie)
-        if free and start is None and self._stuck:
+        self._descend(self._u, self.tie)
+        if start is None and self._stuck:
             there, loss = self._u, self.loss
             self._descend(begin, self.tie)
             self._u = self._u if self.loss < loss else there

@@ -120,6 +120,8 @@ class NodeMachine(Recursion):
     def first(self, prior: MeanEmbedding) -> Step:
         """Each point of the prior gives its weight to the node that is nearest."""
         weights = arrays.to_numpy(prior.weights)
+        if prior.points is self.points:
+            return self._step(weights, "start")
         own = self._inner(arrays.to_numpy(prior.points))
         near = cKDTree(self._inner(self.points)).query(own)[1]
         told = np.bincount(near, np.maximum(weights, 0.0), len(self.points))

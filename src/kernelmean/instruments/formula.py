@@ -311,11 +311,16 @@ def _check_cheap(node: ast.AST, expression: str) -> None:
 
 def _columns(spline: ast.Call) -> float:
     """Columns that a spline's literal numbers, and lists of knots, stand for."""
-    sizes = [*spline.args[1:2], *(k.value for k in spline.keywords if k.arg in WIDTHS)]
-    if any(not isinstance(size, ast.Constant | ast.List) for size in sizes):
-        return inf
-    told = (len(s.elts) if isinstance(s, ast.List) else getattr(s, "value", 0) for s in sizes)
-    return sum(count for count in told if isinstance(count, int))
+    count = 0.0
+    for size in [*spline.args[1:2], *(k.value for k in spline.keywords if k.arg in WIDTHS)]:
+        match size:
+            case ast.Constant(value):
+                count += value if isinstance(value, int) else 0
+            case ast.List(elts=knots):
+                count += len(knots)
+            case _:
+                return inf
+    return count
 
 
 def _known(function: ast.AST) -> bool:
