@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import runpy
+from html import escape
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import shorten
 from xml.etree import ElementTree
 
 # Examples are run while the pages are built: no window, and no more threads than the machine lends.
@@ -72,6 +74,8 @@ SIZES = re.compile(r"\\[bB]ig(?![A-Za-z])")  # brackets of MathML grow by themse
 MATHML = "http://www.w3.org/1998/Math/MathML"
 ACCENTS = set("ˉˆ˜~^¯")
 BARS = re.compile(r"\|(\S[^|]*\S|\S)\|")
+RECORDS = ("measured", "ablations")  # pages to look things up in: what is long there is folded
+LONG, HEAD = 330, 110  # letters of what is folded, and of its head
 
 
 def skip_inherited(app, what, name, obj, skip, options):
@@ -109,6 +113,18 @@ def draw_math(translator, node):
     raise nodes.SkipNode
 
 
+def fold_records(app, doctree, page):
+    """A long item, or cell of a table, is its first words until it is opened."""
+    if page not in RECORDS or app.builder.format != "html":
+        return
+    for node in (*doctree.findall(nodes.list_item), *doctree.findall(nodes.entry)):
+        text = " ".join(part.replace("\\", "") for part in node.findall(nodes.Text))
+        if len(text) > LONG:
+            head = f"<details><summary>{escape(shorten(text, HEAD, placeholder=' …'))}</summary>"
+            ends = [nodes.raw("", html, format="html") for html in (head, "</details>")]
+            node.children = [ends[0], *node.children, ends[1]]
+
+
 def draw_pictures(app):
     """The picture of the house, from the code as it is, and those of speed, from what was kept."""
     here = Path(__file__).parent
@@ -119,5 +135,6 @@ def draw_pictures(app):
 def setup(app):
     app.add_html_math_renderer("mathml", (draw_math, None), (draw_math, None))
     app.connect("builder-inited", draw_pictures)
+    app.connect("doctree-resolved", fold_records)
     app.connect("autodoc-skip-member", skip_inherited)
     app.connect("autodoc-process-docstring", escape_bars, priority=100)

@@ -109,3 +109,11 @@ def test_every_public_name_is_on_the_reference_page():
     page = (ROOT / "docs" / "api.rst").read_text()
     listed = {line.strip().split(".")[0] for line in page.splitlines() if line.startswith("   ")}
     assert set(km.__all__) - listed == set()
+
+
+def test_the_ten_lines_of_the_limits_say_what_stands_below():
+    page = (ROOT / "docs" / "limits.md").read_text()
+    head, *sections = page.split("\n## ")
+    figures = set(re.findall(r"(?<![\d.])\d*\.\d+|(?<![\d.])\d+ (?:of|to|rows)\b", head))
+    assert len(figures) > 10
+    assert {figure for figure in figures if figure not in "".join(sections)} == set()

@@ -233,7 +233,8 @@ def account(say: Texts, model: Any, own: Sequence[Fact] = (), **known: str) -> l
 
     def told(line: Line) -> Fact:
         meaning = next((text for start, text in texts if line.name.startswith(start)), "")
-        return line.name, line.text, " ".join(meaning.split()).format_map(known)
+        text = re.sub(r"(?<![\w-])-(?=\d)", "−", line.text)
+        return line.name, text, " ".join(meaning.split()).format_map(known)
 
     with hushed():
         blocks = model.summary().blocks

@@ -193,7 +193,8 @@ def _structure(formula: str) -> tuple[list, list, list]:
         if not isinstance(err, UNMATCHED):
             reason = str(err).partition("\n")[0].rstrip(".")
         raise ValueError(
-            f"formula is {formula!r}, which cannot be read ({reason}); {NEEDED}"
+            f"formula is {formula!r}, which cannot be read ({reason}); {NEEDED}, with names that "
+            "have spaces or signs in backquotes"
         ) from err
     if not hasattr(sides, "lhs") or not hasattr(sides.rhs, "deps"):
         raise ValueError(f"formula is {formula!r}, without an outcome or a bracket; {NEEDED}")
