@@ -322,8 +322,22 @@ class TestSpread:
         display = km.display.SpreadDisplay.from_estimator(model, X, level=0.5)
         lower, upper = model.filter(X).interval(0.5)
         assert_array_equal(display.width, upper - lower)
-        low, high = np.quantile(model.points_, [0.25, 0.75], axis=0)
+        low, high = km.MeanEmbedding(model.points_).interval(0.5)
         assert_allclose(display.reference, high - low)
+        low, high = np.quantile(model.points_, [0.25, 0.75], axis=0)
+        assert_allclose(display.reference, high - low, rtol=0.01)
+
+    def test_of_nodes_the_states_learned_from_count(self):
+        """Nodes go far beyond them; where nothing was seen, nothing is known: a share of one."""
+        rng = np.random.default_rng(0)
+        Z = np.convolve(rng.standard_normal(210), 0.8 ** np.arange(11), "valid")[:, None]
+        X = Z + rng.standard_normal(Z.shape)
+        model = km.KernelBayesFilter(inference="densities").fit(X, Z)
+        display = km.display.SpreadDisplay.from_estimator(model, np.full((40, 1), np.nan))
+        low, high = np.quantile(Z, [0.025, 0.975], axis=0)
+        assert np.ptp(model.points_) > 2 * (high - low)
+        assert_allclose(display.reference, high - low, rtol=0.15)
+        assert_allclose(display.width[-1] / display.reference, 1.0, atol=0.05)
 
     def test_where_the_truth_is_outside(self, tracked):
         model, X, Z = tracked

@@ -199,8 +199,7 @@ class SpreadDisplay(_Followed, Display):
             As for `TrackDisplay.from_result`.
         """
         lower, upper = (to_numpy(end) for end in result.interval(level))
-        tails = [(1 - level) / 2, (1 + level) / 2]
-        low, high = np.quantile(to_numpy(result.embedding.points), tails, axis=0)
+        low, high = (to_numpy(end) for end in result.machine.everywhere().interval(level))
         truth = _beside(truth, "truth", *lower.shape)
         missed = None if truth is None else (truth < lower) | (truth > upper)
         spread = {"width": upper - lower, "reference": high - low, "missed": missed}

@@ -3,6 +3,7 @@
 import os
 import sys
 import webbrowser
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -65,15 +66,10 @@ def page(sections: list[Section], count: int, settings: Settings) -> Report:
 
 def show(folder: Path) -> None:
     """Open the page in a browser, or say that there is none; never fail."""
-    if not (has_display() and _opens((folder / INDEX).absolute().as_uri())):
-        out.print("There is no display here; open the page in any browser.")
-
-
-def _opens(address: str) -> bool:
-    try:
-        return webbrowser.open(address)
-    except (webbrowser.Error, OSError):
-        return False
+    with suppress(webbrowser.Error, OSError):
+        if has_display() and webbrowser.open((folder / INDEX).absolute().as_uri()):
+            return
+    out.print("There is no display here; open the page in any browser.")
 
 
 def has_display() -> bool:

@@ -270,12 +270,6 @@ def ridges(
     return Figure(file, caption, display.plot, height=1.0 + 0.62 * len(rows))
 
 
-def at_rows(a: Densities, name: str) -> Figure:
-    """The density of one column at the first rows asked for."""
-    rows = a.rows.iloc[:DRAWN]
-    return ridges(a, name, rows, _labels(a, rows), f"density-{name}", _rest(a))
-
-
 def along(a: Densities, column: str, name: str) -> Figure:
     """The density of one outcome as one column moves: a map, or ridges where it has few values."""
     values, file = np.unique(a.data[column]), f"along-{column}-{name}"
@@ -310,9 +304,11 @@ def contours(a: Densities, pair: tuple[str, str]) -> Figure:
 def report(a: Densities, source: str, asked: Any = None) -> Report:
     """The answer; `asked` are rows that are read in blocks, to be answered about."""
     shown: list[Block] = []
+    first = a.rows.iloc[:DRAWN]
     with hushed():
         for name in a.y:
-            shown += [at_rows(a, name), answers(a, name)]
+            at_rows = ridges(a, name, first, _labels(a, first), f"density-{name}", _rest(a))
+            shown += [at_rows, answers(a, name)]
         shown += [contours(a, pair) for pair in list(combinations(a.y, 2))[:3]]
         pairs = [(column, name) for name in a.y for column in a.x][:MAPS]
         moved = [along(a, column, name) for column, name in pairs]
