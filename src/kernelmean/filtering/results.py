@@ -45,7 +45,7 @@ class _Steps(_States, Batch):
 
     @cached_property
     def embedding(self) -> MeanEmbedding:
-        """A batch of embeddings on the training states (and any supervision's), formed once."""
+        """A batch of embeddings on the machine's points (and any supervision's), formed once."""
         return self.machine.embed(self.steps)
 
     def mean(self) -> Array:
@@ -198,7 +198,7 @@ class Belief(_States):
 
     @property
     def embedding(self) -> MeanEmbedding:
-        """The belief as an embedding on the training states."""
+        """The belief as an embedding on the machine's points: training states, or nodes."""
         return self.machine.embed([self.step])[0]
 
     def __repr__(self) -> str:
