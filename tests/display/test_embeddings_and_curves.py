@@ -327,6 +327,7 @@ class TestSpread:
         low, high = np.quantile(model.points_, [0.25, 0.75], axis=0)
         assert_allclose(display.reference, high - low, rtol=0.01)
 
+    @pytest.mark.slow
     def test_of_nodes_the_states_learned_from_count(self):
         """Nodes go far beyond them; where nothing was seen, nothing is known: a share of one."""
         rng = np.random.default_rng(0)
