@@ -476,15 +476,13 @@ class ConditionalDensity(Saveable, BaseEstimator):
         self.points_x_, self.points_, self.bend_ = fit.X, fit.points, fit.bend
         self.wide_ = 0.0 if fit.wide is None else fit.wide.share
         self.reg_, self.loo_score_ = fit.reg, fit.score
-        d = fit.points.shape[1]
-        self.bandwidth_ = np.broadcast_to(np.asarray(fit.kernel_y.lengthscale), (d,)).copy()
+        self.bandwidth_ = np.array(fit.bandwidth)
 
     def _laws(self, X) -> MovedLaws:
         """For rows of X: their weights, and how far their densities are moved."""
         points = checks.as_new_points(self, X)
-        bandwidth, labels = tuple(self.bandwidth_.tolist()), Labels.of(X, self.target_names_)
-        outside = self._fit.outside(points)
-        return self._fit.laws(points).carrying(bandwidth, labels, outside)
+        labels, outside = Labels.of(X, self.target_names_), self._fit.outside(points)
+        return self._fit.laws(points).carrying(self._fit.bandwidth, labels, outside)
 
     def _asked(self, Y, X, paired: bool | None) -> tuple[MovedLaws, np.ndarray, bool]:
         """The laws at X, rows y, and whether these are pairs."""

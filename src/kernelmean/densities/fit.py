@@ -69,7 +69,12 @@ class Fit(Saveable):
     def laws(self, points) -> MovedLaws:
         """At rows of X."""
         m = MeanEmbedding.of_parts(self.points, self.left(points), self.right, self.kernel_y)
-        return MovedLaws(m, self.moves(points), self.wide, self.drawn)
+        return MovedLaws(m.carrying(self.bandwidth), self.moves(points), self.wide, self.drawn)
+
+    @property
+    def bandwidth(self) -> tuple[float, ...]:
+        """γ of each column of y."""
+        return tuple(np.broadcast_to(self.kernel_y.lengthscale, self.points.shape[1]).tolist())
 
     def moves(self, points) -> Move:
         """Of laws at rows of X."""

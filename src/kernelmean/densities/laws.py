@@ -9,6 +9,7 @@ from inspect import signature
 from typing import Any
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from ..core import Array, arrays, checks
 from ..core.interval import Interval, of_ends
@@ -22,6 +23,7 @@ from ..embedding.line import NEGLIGIBLE, STILL, Line, ends, quantiles
 from ..embedding.move import Move, Wide
 from ..kernels import Kernel
 
+ROUGH_MASS = 0.01  # relative error of the mass of a law where that will do
 EVALUATIONS = 2**28  # of the kernel, beyond which densities of pairs are interpolated
 
 
@@ -185,9 +187,13 @@ class MovedLaws(Saveable, Law):
         return self._log_density(Y[None], self._positive(moved), moved)
 
     def log_density_each(self, Y: np.ndarray) -> np.ndarray:
-        """log of the density of law b at rows of its own, Y[b] of shape (k, d): (m, k)."""
+        """log of the density of law b at rows of its own, Y[b] of shape (k, d): (m, k).
+
+        What a law of several columns integrates to is one but for a hundredth.
+        """
         moved = self._kernel_move.back(Y)
-        return self._log_density(Y, self._own(moved), moved)
+        p = self._positive(moved)
+        return self._log_density(Y, p if self._d == 1 else p / self._roughly[:, None], moved)
 
     def density_of_pairs(self, Y) -> Array:
         """Density of law b at row b of Y, (m,)."""
@@ -262,7 +268,8 @@ class MovedLaws(Saveable, Law):
         """Positive parts (m, k) of every law at all rows of Y, and the rows before any move."""
         moved = self._kernel_move.back(Y[None, :, :])
         if not self._kernel_move.common:
-            return self._own(moved), moved
+            p = self._positive(moved)
+            return p if self._d == 1 else p / self._whole[:, None], moved
         if self._d == 1:
             return self._line.pdf(moved[0, :, 0]), moved
         p = self._kernels.density(self._like(moved[0]))
@@ -270,17 +277,11 @@ class MovedLaws(Saveable, Law):
 
     def dense(self) -> MovedLaws:
         """The same with all weights formed, for laws that are asked many times."""
-        m = self._embedding
-        whole = MeanEmbedding.of_parts(m.points, m.weights, None, m.kernel)
+        whole = self._embedding.altered(_left=self.weights, _right=None)
         return MovedLaws(whole, self.move, self.wide, self.drawn)
 
-    def _own(self, moved: np.ndarray) -> np.ndarray:
-        """Positive parts (m, k) of every law at rows of its own, (m, k, d), before any move."""
-        p = self._positive(moved)
-        return p if self._d == 1 else p / self._whole[:, None]
-
     def _positive(self, moved: np.ndarray) -> np.ndarray:
-        """The same, of several columns before they integrate to one."""
+        """Of every law at rows of its own, (m, k, d): (m, k), before several columns sum to one."""
         if self._d == 1:
             return self._line.pdf(moved[..., 0])
         near, q = self._near(moved), np.zeros(moved.shape[:2])
@@ -289,13 +290,16 @@ class MovedLaws(Saveable, Law):
         return np.maximum(q, 0.0)
 
     def _near(self, moved: np.ndarray) -> np.ndarray:
-        """Whether rows (..., d) are within reach of the box of the points."""
+        """Whether rows (..., d) are within reach of any point, in each column."""
         points, kernel = arrays.to_numpy(self._kernels.points), self._kernels.kernel
-        far = kernel.reach(NEGLIGIBLE) if kernel.is_product() else None
-        if far is None:
+        far: list[Any] = [kernel.on([j], self._d).reach(NEGLIGIBLE) for j in range(self._d)]
+        if None in far:
             return np.ones(moved.shape[:-1], dtype=bool)
-        low, high = points.min(axis=0) - far, points.max(axis=0) + far
-        return ((low <= moved) & (moved <= high)).all(axis=-1)
+        points, moved = points / far, moved / far
+        near = ((points.min(axis=0) - 1.0 <= moved) & (moved <= points.max(axis=0) + 1.0)).all(-1)
+        nearest = cKDTree(points).query(moved[near], p=np.inf, distance_upper_bound=1.0)[0]
+        near[near] = nearest <= 1.0
+        return near
 
     def _pairs(self, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The positive part of law b at row b of Y, (m,), and the rows before any move."""
@@ -324,6 +328,10 @@ class MovedLaws(Saveable, Law):
     @cached_property
     def _whole(self) -> np.ndarray:
         return self.whole()
+
+    @cached_property
+    def _roughly(self) -> np.ndarray:
+        return self.whole(ROUGH_MASS)
 
     def whole(self, error: float = 3e-4) -> np.ndarray:
         """∫ max(q, 0) of each law, (m,); of several columns with this relative error."""
