@@ -11,6 +11,7 @@ import kernelmean as km
 from kernelmean.datasets import make_rotation
 
 RULES = ("importance", "squared")
+DENSE = {"inference": "densities", "reg": 0.1}  # of a λ that is given nothing is held out
 TRAIN, TEST = make_rotation(200, random_state=1000), make_rotation(40, random_state=1001)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from filter_cases import quietly, volatility
+from filter_cases import DENSE, quietly, volatility
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
@@ -95,7 +95,7 @@ class TestUnasked:
     def test_densities_unless_something_of_the_rule_is_given(self, usual, rule):
         X, Z = self.TRAIN.X, self.TRAIN.Z
         assert set(usual.held_out_) == {"kbr", "densities", "ridge", "mean"}
-        dense = km.KernelBayesFilter(inference="densities", max_active=500).fit(X, Z)
+        dense = km.KernelBayesFilter(**DENSE, max_active=500).fit(X, Z)
         assert_array_equal(usual.predict(self.TEST.X), dense.predict(self.TEST.X))
         assert off(usual, self.TEST.X, self.TEST.Z) < off(rule, self.TEST.X, self.TEST.Z)
         for given in ({"rule": "squared"}, {"kernel_z": km.Gaussian(1.0)}, {"reg_prior": 0.1}):

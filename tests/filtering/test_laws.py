@@ -177,10 +177,10 @@ class TestKalman:
     @pytest.mark.parametrize(("reg_smoother", "within"), [(0.01, 1.05), (None, 1.35)])
     def test_smoother(self, reg_smoother, within):
         """With a small λ as near as the filter; the default is made for harder cases than this."""
-        X, Z, X_new, Z_new = linear_data()
+        X_new, Z_new = linear_data()[2:]
         model = linear_filter()
         if reg_smoother is not None:
-            model = km.KernelBayesFilter(reg_smoother=reg_smoother).fit(X, Z)
+            model = model.with_reg(model.reg_, reg_smoother)
         _, best, *_ = LAW.kalman(X_new)
         error = np.mean((model.smooth(X_new).mean() - Z_new) ** 2)
         assert error < within * np.mean((best - Z_new) ** 2)

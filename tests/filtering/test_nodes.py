@@ -6,7 +6,7 @@ import filter_oracles as dense
 import numpy as np
 import pandas as pd
 import pytest
-from filter_cases import quietly, volatility
+from filter_cases import DENSE, quietly, volatility
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
@@ -27,7 +27,7 @@ def data() -> tuple[np.ndarray, ...]:
 @pytest.fixture(scope="module")
 def model() -> km.KernelBayesFilter:
     X, Z, *_ = data()
-    return km.KernelBayesFilter(inference="densities").fit(X, Z)
+    return km.KernelBayesFilter(**DENSE).fit(X, Z)
 
 
 def with_gaps(X: np.ndarray) -> np.ndarray:
@@ -170,7 +170,7 @@ def test_names_and_dates(model):
 @pytest.mark.slow
 def test_fewer_nodes():
     X, Z, new, truth = data()
-    few = km.KernelBayesFilter(inference="densities", max_active=40).fit(X, Z)
+    few = km.KernelBayesFilter(**DENSE, max_active=40).fit(X, Z)
     assert few.machine_.transition.shape == (40, 40)
     assert np.mean((few.predict(new) - truth) ** 2) < 0.3 * truth.var()
 
@@ -277,7 +277,7 @@ def test_densities_of_rows_of_its_own():
 @pytest.mark.slow
 def test_volatility_is_saved_with_its_width(tmp_path):
     Z, X = volatility(150, 0.9, 0.5, 0)
-    model = km.KernelBayesFilter(inference="densities").fit(X, Z)
+    model = km.KernelBayesFilter(**DENSE).fit(X, Z)
     assert model.machine_.standard.size is not None
     model.save(tmp_path / "filter.km")
     again = km.load(tmp_path / "filter.km")
@@ -335,7 +335,7 @@ def test_counts_are_not_seen_through_a_comb():
     for t in range(1, 700):
         Z[t] = 0.9 * Z[t - 1] + 0.5 * rng.standard_normal()
     X = rng.poisson(np.exp(1.0 + Z)).astype(float)
-    model = km.KernelBayesFilter(inference="densities").fit(X[:400], Z[:400])
+    model = km.KernelBayesFilter(**DENSE).fit(X[:400], Z[:400])
     P, best = np.zeros(2_000), []
     for x in X[400:, 0]:
         P = 0.9 * P + 0.5 * rng.standard_normal(len(P))
@@ -398,7 +398,7 @@ def test_narrow_laws_of_the_plane_have_more_nodes_unasked():
     X = np.sin(Z[:, :1]) + 0.1 * rng.standard_normal((80, 1))
     model = km.KernelBayesFilter().fit(X, Z)
     assert len(model.machine_.points) > 1_000
-    dense = km.KernelBayesFilter(inference="densities").fit(X, Z)
+    dense = km.KernelBayesFilter(**DENSE).fit(X, Z)
     assert_array_equal(model.predict(X[:20]), dense.predict(X[:20]))
 
 
@@ -422,7 +422,7 @@ def test_distribution_functions_over_cells_go_up_over_a_fifth_of_one(model, tmp_
 @pytest.mark.parametrize("kernel", ["linear", km.Delta(), lambda A, B: A @ B.T + 1.0])
 def test_intervals_over_cells_need_no_kernel_that_smooths(model, kernel):
     X, Z, seen, _ = data()
-    other = km.KernelBayesFilter(inference="densities", kernel_z=kernel).fit(X, Z)
+    other = km.KernelBayesFilter(**DENSE, kernel_z=kernel).fit(X, Z)
     found, plain = other.filter(seen[:5]), model.filter(seen[:5])
     assert_allclose(found.interval(0.9), plain.interval(0.9), atol=1e-12)
     assert_allclose(found.quantile(0.3), plain.quantile(0.3), atol=1e-12)
@@ -488,7 +488,7 @@ def test_nodes_reach_beyond_the_states():
     for t in range(1, 200):
         Z[t] = 0.8 * Z[t - 1] + 0.4 * rng.standard_normal()
     X = Z + 0.1 * rng.standard_normal(Z.shape)
-    model = km.KernelBayesFilter(inference="densities").fit(X, Z)
+    model = km.KernelBayesFilter(**DENSE).fit(X, Z)
     top = Z.max() + 0.2 * np.ptp(Z)
     found = model.predict(np.linspace(Z.max(), top, 12)[:, None])
     assert abs(found[-1] - top) < 0.1
@@ -500,7 +500,7 @@ def test_a_walk_is_followed_far_beyond_its_training_range():
     rng = np.random.default_rng(2)
     Z = np.cumsum(rng.standard_normal((300, 1)), axis=0)
     X = Z + rng.standard_normal(Z.shape)
-    model = km.KernelBayesFilter(inference="densities", max_active=500).fit(X, Z)
+    model = km.KernelBayesFilter(**DENSE, max_active=500).fit(X, Z)
     low, high = Z.min(), Z.max()
     far = np.linspace(high, high + 1.5 * (high - low), 60)
     walk = far + rng.standard_normal(60)
@@ -522,8 +522,8 @@ def test_a_sensor_finer_than_the_dynamics_has_finer_nodes():
     for t in range(1, 500):
         Z[t] = 0.8 * Z[t - 1] + 0.6 * rng.standard_normal(2)
     X = Z + 0.1 * rng.standard_normal(Z.shape)
-    model = km.KernelBayesFilter(inference="densities").fit(X[:200], Z[:200])
-    coarse = km.KernelBayesFilter(inference="densities", max_active=300).fit(X[:200], Z[:200])
+    model = km.KernelBayesFilter(**DENSE).fit(X[:200], Z[:200])
+    coarse = km.KernelBayesFilter(**DENSE, max_active=300).fit(X[:200], Z[:200])
     inside = (np.abs(Z[200:]) < np.abs(Z[:200]).max(axis=0)).all(axis=1)
     off, narrow = [], []
     for fitted in (model, coarse):
@@ -546,7 +546,7 @@ def test_a_constant_state_is_named():
     X, Z, *_ = data()
     Z = np.column_stack([Z[:, 0], np.ones(len(Z))])
     with pytest.raises(ValueError, match="column 1 of Z is constant"):
-        km.KernelBayesFilter(inference="densities").fit(X, Z)
+        km.KernelBayesFilter(**DENSE).fit(X, Z)
 
 
 def lagged(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -563,7 +563,7 @@ def test_states_that_follow_each_other_exactly_are_followed():
     """Their laws reach the next nodes, and intervals hold what they should."""
     X, Z = lagged(150, 0)
     later, truth = lagged(300, 1)
-    model = km.KernelBayesFilter(inference="densities").fit(X, Z)
+    model = km.KernelBayesFilter(**DENSE).fit(X, Z)
     found = model.filter(later)
     assert model.machine_.share is None  # nodes are draws
     assert np.mean((found.mean() - truth) ** 2) < 0.25 * Z.var()

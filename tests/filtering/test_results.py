@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from filter_cases import RULES, TEST, TRAIN, check_sound, quietly, tracker
+from filter_cases import DENSE, RULES, TEST, TRAIN, check_sound, quietly, tracker
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.transform import Rotation as Turn
 from sklearn.base import clone
@@ -330,8 +330,8 @@ class TestTables:
         assert_allclose(model.predict(scale * TEST.X), expected, rtol=1e-4, atol=1e-4 * scale)
 
     def test_far_from_zero(self):
-        for inference in ("kbr", "densities"):
-            model = km.KernelBayesFilter(inference=inference)
+        for asked in ({"inference": "kbr"}, DENSE):
+            model = km.KernelBayesFilter(**asked)
             near = model.fit(TRAIN.X, TRAIN.Z).predict(TEST.X)
             far = model.fit(1e7 + TRAIN.X, TRAIN.Z - 1e7).predict(1e7 + TEST.X) + 1e7
             assert_allclose(far, near, atol=1e-3)

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from filter_cases import volatility
+from filter_cases import DENSE, volatility
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
@@ -390,15 +390,15 @@ class TestDefaults:
         assert model.reg_smoother_ == 0.2
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("inference", ["kbr", "densities"])
-    def test_units_are_not_heard(self, inference):
+    @pytest.mark.parametrize("asked", [{"inference": "kbr"}, DENSE], ids=["kbr", "densities"])
+    def test_units_are_not_heard(self, asked):
         """A column of states and one of observations, a million times larger or smaller."""
         x, z = np.array([1.0, 1e-6]), np.array([1e6, 1.0])
         one, other = (
-            km.KernelBayesFilter(inference=inference).fit(TRAIN.X * by_x, TRAIN.Z * by_z)
+            km.KernelBayesFilter(**asked).fit(TRAIN.X * by_x, TRAIN.Z * by_z)
             for by_x, by_z in ((1.0, 1.0), (x, z))
         )
-        tolerance = 1e-6 if inference == "kbr" else 1e-4
+        tolerance = 1e-6 if asked["inference"] == "kbr" else 1e-4
         assert_allclose(other.predict(TEST.X * x) / z, one.predict(TEST.X), atol=tolerance)
 
     def test_columns_that_states_do_not_move_count_less(self):

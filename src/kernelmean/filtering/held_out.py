@@ -14,8 +14,7 @@ from ..regression.leave_one_out import LeaveOneOut
 from .fit import Dynamics, Plan, squares, tracking_error
 from .machine import Machine, Recursion
 
-TRACKED = 1_000  # rows at most that a candidate has to track
-JUDGED = 1_000  # and by which filters are judged, each half by what was learned from the other
+TRACKED = 1_000  # rows at most that a candidate has to track, and that ways are compared on
 FEW, FOLDS = 100, 3  # rows, up to which so many parts are held out in turn
 FEWEST = 12  # rows of the longest sequence, below which nothing can be judged
 AHEAD = 2.0  # standard errors, by which kernel Bayes' rule has to be nearer than densities
@@ -180,7 +179,7 @@ def parted(X, Z, sequences: list[slice]) -> list[Split]:
 
     Where they are fewest nothing is.
     """
-    first = [slice(s.start, min(s.stop, JUDGED)) for s in sequences if s.start < JUDGED]
+    first = [slice(s.start, min(s.stop, TRACKED)) for s in sequences if s.start < TRACKED]
     if max(s.stop - s.start for s in first) < FEWEST:
         return []
     return splits(X, Z, first, FOLDS if Z.shape[0] <= FEW else 2)
