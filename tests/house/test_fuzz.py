@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from filter_cases import DENSE
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -220,7 +221,7 @@ def test_formulas_of_anything(text):
 @functools.cache
 def tracker(inference: str) -> km.KernelBayesFilter:
     train = km.datasets.make_rotation(60, random_state=0)
-    options = {"inference": inference} if inference == "densities" else {}
+    options = DENSE if inference == "densities" else {"inference": inference}
     return km.KernelBayesFilter(**options).fit(train.X, train.Z)
 
 
