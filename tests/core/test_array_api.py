@@ -669,14 +669,18 @@ def test_a_filter_saved_in_one_library_tracks_in_numpy(theirs, tmp_path):
         assert_allclose(found, numbers(model.smooth(theirs(data.X)).mean()), atol=1e-8)
 
 
+def filtered_and_smoothed(X, Z):
+    model = km.KernelBayesFilter(inference="kbr").fit(X, Z)
+    return array_namespace(X).concat([model.filter(X).mean(), model.smooth(X).mean()])
+
+
 DEFAULTS = {
     "embedding": lambda X, Z: km.ConditionalEmbedding().fit(X, Z).predict(X),
     "density": lambda X, Z: km.ConditionalDensity().fit(X, Z).at(X).log_density_of_pairs(Z),
     "bayes": lambda X, Z: km.KernelBayes().fit(X, Z).predict(X),
     "ratio": lambda X, Z: km.DensityRatio().fit(X, Z).predict(X),
     "iv": lambda X, Z: km.KernelIV().fit(Z[:, :1], Z[:, 1], X).predict(Z[:, :1]),
-    "filter": lambda X, Z: km.KernelBayesFilter(inference="kbr").fit(X, Z).filter(X).mean(),
-    "smoother": lambda X, Z: km.KernelBayesFilter(inference="kbr").fit(X, Z).smooth(X).mean(),
+    "filter": filtered_and_smoothed,
     "hmm": lambda X, Z: km.KernelHMM(2, random_state=0).fit(X).score_samples(X)[1],
     "state space": lambda X, Z: km.KernelStateSpace(random_state=0).fit(X).filter(X).mean(),
 }
