@@ -70,9 +70,11 @@ class StateLaw:
         size = EvidenceSearch(X, log_sizes(off)) if like is None else like.size
         standard, _ = Standard.of(where, X, None, Forms(X, size))
         E, law = standard.residuals, NormalErrors.of(standard.residuals)
-        odd = is_odd(law, X, E) if like is None else not isinstance(like.density, NormalErrors)
-        density = ConditionalDensity(location=False).fit(X, E).fit_ if odd else law
-        return cls(density, standard, turning, change, mean, size)
+        density: Any = law if like is None else like.density
+        if not isinstance(density, NormalErrors) or (like is None and is_odd(law, X, E)):
+            kernel = "gaussian" if like is None else density.kernel_x
+            law = ConditionalDensity(kernel, location=False).fit(X, E).fit_
+        return cls(law, standard, turning, change, mean, size)
 
     def narrowest(self, X: np.ndarray) -> float:
         """Standard deviation of the laws, in the direction and at the column where it is least.
