@@ -99,15 +99,17 @@ class TestPosterior:
         law, y = model.posterior([[0.7], [1.3]]), np.linspace(-2, 2, 9)
         rows = model._pairs(None, None)
         known = rows.points, None, rows.Phi, rows.beta, model.regularisers()[1]
-        own = told(model.kernel_z_, *known).width[0]
+        own = told(model.kernel_z_, *known, free=True).width[0]
         assert law.bandwidth[0] == pytest.approx(width.FLAT * own)
-        same = km.MeanEmbedding(law.points, law.weights, km.Gaussian4(law.bandwidth[0]))
+        around = law._residuals  # by weights of laws
+        same = km.MeanEmbedding(law.points, around.weights, km.Gaussian4(law.bandwidth[0]))
         same = same.carrying(steps=True)
         assert_allclose(law.density(y), same.density(y, law.bandwidth))
         assert_allclose(law.mode(), same.carrying(law.bandwidth).mode())
         assert law.kernel == model.kernel_z_
         both = km.KernelBayes().fit(X, np.hstack([Z, rng.normal(size=Z.shape)])).posterior([[1.2]])
-        plain = km.MeanEmbedding(both.points, both.weights, both.kernel).carrying(steps=True)
+        plain = km.MeanEmbedding(both.points, both._residuals.weights, both.kernel)
+        plain = plain.carrying(steps=True)
         some = rng.normal(size=(5, 2))
         assert_allclose(both.density(some), plain.density(some, both.bandwidth))
 

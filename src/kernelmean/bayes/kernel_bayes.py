@@ -227,13 +227,13 @@ class KernelBayes(Saveable, BaseEstimator):
         if self.density_ is not None:
             return self._by_density(X, prior, supervision)
         pairs, back = self._pairs(prior, supervision), self._learned.order.back
-        left, right, sums, moved, outside = pairs.at(checks.as_new_points(self, X))
+        left, around, right, sums, moved, outside = pairs.at(checks.as_new_points(self, X))
         points, right = map(back, (pairs.points, pairs.spread(right)))
         law: MeanEmbedding = Posterior.of_parts(points, left, right, self.kernel_z_)
         found = pairs.told
         if found.residuals is not None or moved:
             residuals = points if found.residuals is None else back(found.residuals)
-            law = Adjusted.of(law, residuals, pairs.means(sums))
+            law = Adjusted.of(law, residuals, pairs.means(sums), around)
         labels, known = Labels.of(X, self._latent_columns), found.known(self.kernel_z_)
         return law.carrying(labels=labels, extrapolated=outside, **known)
 
@@ -289,7 +289,7 @@ class KernelBayes(Saveable, BaseEstimator):
         if self.density_ is not None:
             return like_target(self.posterior(X, prior, supervision).mean(), self.one_output_)
         pairs = self._pairs(prior, supervision)  # means are of all, where posteriors carry some
-        sums = pairs.at(checks.as_new_points(self, X))[2]
+        sums = pairs.at(checks.as_new_points(self, X), laws=False)[3]
         return like_target(pairs.means(sums), self.one_output_)
 
     def predict_interval(self, X, level: float = 0.95, prior=None, supervision=None) -> Interval:
