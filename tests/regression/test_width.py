@@ -31,7 +31,7 @@ def folded(rng):
     return np.abs(Z) + 0.2 * rng.normal(size=Z.shape), Z
 
 
-def score_by_refits(X, Z, beta, width) -> float:
+def score_by_refits(X, Z, beta, width, reg=REG) -> float:
     """Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)], every pair left out of a fit of its own."""
     K, d, total = gaussian(X, X, 0.8), Z.shape[1], 0.0
     narrow = gaussian(Z, Z, width) / (2 * np.pi * width**2) ** (d / 2)
@@ -39,7 +39,7 @@ def score_by_refits(X, Z, beta, width) -> float:
     for i in range(len(X)):
         rest = np.flatnonzero((np.arange(len(X)) != i) & (beta > 0))
         # D(KD + λI)⁻¹k = (K + λD⁻¹)⁻¹k
-        system = K[np.ix_(rest, rest)] + REG * np.diag(1 / beta[rest])
+        system = K[np.ix_(rest, rest)] + reg * np.diag(1 / beta[rest])
         w = np.linalg.solve(system, K[rest, i])
         total += beta[i] * (w @ wide[np.ix_(rest, rest)] @ w - 2 * w @ narrow[rest, i])
     return total
@@ -59,6 +59,30 @@ def test_it_minimises_the_score_of_real_refits(d, rng, local):
     found = np.array(found) / count ** (2 / ((d + 4) * (d + 6)))
     score = [score_by_refits(X, Z / found, beta, c) for c in (0.8, 0.9, 1.0, 1.1, 1.25)]
     assert np.argmin(score) == 2
+
+
+def test_weights_of_laws_minimise_it_too(rng, local, monkeypatch):
+    """Two humps, beside a λ that is too large for them: another λ, and a bandwidth at that."""
+    monkeypatch.setattr(width, "MANY", 0)
+    n, wide = 120, 3.0
+    Z = rng.uniform(-2, 2, size=(n, 1))
+    X = np.abs(Z) + 0.2 * rng.normal(size=Z.shape)
+    Phi, beta = np.linalg.cholesky(gaussian(X, X, 0.8) + 1e-12 * np.eye(n)), np.full(n, 1 / n)
+    found = told(km.Gaussian(1.0), Z, None, Phi, beta, wide, free=True)
+    assert found.reg < 0.1 * wide
+    own = found.width[0] / n ** (2 / 35)
+    score = [score_by_refits(X, Z, beta, own, c * found.reg) for c in (0.1, 0.3, 1, 3, 10)]
+    assert np.argmin(score) == 2
+    score = [score_by_refits(X, Z, beta, own * c, found.reg) for c in (0.8, 0.9, 1.0, 1.1, 1.25)]
+    assert np.argmin(score) == 2
+
+
+def test_few_pairs_keep_the_weights_of_means(folded):
+    """Of fewer than 200, or where λ is given."""
+    X, Z = folded
+    assert km.KernelBayes().fit(X, Z)._pairs(None, None).told.reg is not None
+    assert km.KernelBayes().fit(X[:150], Z[:150])._pairs(None, None).told.reg is None
+    assert km.KernelBayes(reg=0.01).fit(X, Z)._pairs(None, None).told.reg is None
 
 
 def test_more_pairs_than_are_left_out(rng, local):

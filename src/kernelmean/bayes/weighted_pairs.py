@@ -227,11 +227,7 @@ class WeightedPairs:
     def means(self, sums) -> Array:
         """Σwz/Σw, as of laws whose weights are normalised, in the latents' box or a line's room."""
         found = sums[:, :-1] / divisor(sums[:, -1:])
-        return in_box(found, self.points if self.line is None else self._room)
-
-    @cached_property
-    def _room(self) -> Array:
-        return room(self.points)
+        return in_box(found, self.points if self.line is None else room(self.points))
 
     @cached_property
     def _free(self) -> bool:
