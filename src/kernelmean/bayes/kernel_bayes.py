@@ -217,7 +217,9 @@ class KernelBayes(Saveable, BaseEstimator):
             increase, and wider where noise is narrower than `kernel_x`, and `std` is at least what
             a law with these can have. Where densities of pairs left out are clearly better by it,
             the law is regression-adjusted: all but the mean (and expectations) is of latents moved
-            by m(x) − m(x_i), m the mean that the pairs tell. Densities, modes and
+            by m(x) − m(x_i), m the mean that the pairs tell. Otherwise all but the mean (and
+            expectations) is of weights with a λ of its own, where there are 200 pairs and `reg` is
+            not given: at most that of means, by the score that follows. Densities, modes and
             draws have the bandwidth γ n^{2/((d+4)(d+6))} in d columns, γ that of the least score
             Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)] of pairs left out; in one column, for a
             Gaussian, 1.9 times that for `Gaussian4`. Where modes by `kernel_z` are clearly nearer
