@@ -190,7 +190,7 @@ class MovedLaws(Saveable, Law):
     def log_density_each(self, Y: np.ndarray) -> np.ndarray:
         """log of the density of law b at rows of its own, Y[b] of shape (k, d): (m, k).
 
-        Of several columns in single precision, and with an integral that is one but for a hundredth.
+        Of several columns in single precision, with an integral that is one but for a hundredth.
         """
         moved = self._kernel_move.back(Y)
         p = self._line.pdf(moved[..., 0]) if self._d == 1 else self._in_short(moved)
