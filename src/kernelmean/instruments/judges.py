@@ -49,7 +49,7 @@ OPTIMISM = 3.0  # units of log evidence that a scale beyond the first gains by b
 class Judged:
     """What the judges say of candidates."""
 
-    causal: np.ndarray  # (candidates,): mean squares
+    causal: np.ndarray  # (candidates,): mean squares; zeros where no row has both X and y
     controlled: np.ndarray  # the same
     projected: np.ndarray  # (candidates, n): squares, row by row
     evidence: np.ndarray  # (candidates,)
@@ -80,7 +80,8 @@ class Judged:
     def best(self, left: np.ndarray | None = None) -> int:
         """Number of the candidate that is taken of some, or of those that are admissible."""
         left = self.admissible() if left is None else left
-        return int(left[(self.controlled * self.causal**2)[left].argmin()])
+        worth = self.controlled[left] * self.causal[left] ** 2
+        return int(left[np.lexsort((-self.evidence[left], worth))[0]])
 
     def likeliest(self, some: np.ndarray) -> int:
         """Of some by evidence: least squares, or, where all of these explode, with a kernel.

@@ -139,7 +139,7 @@ class CausalLeaveOneOut:
         controlled = without(self.V, causal) if self.known else projected
         evidence = self.stage.evidence(regs) - OPTIMISM * (searched - 1)
         alike = np.full(len(evidence), bare)
-        means = (causal**2).mean(1), (controlled**2).mean(1)
+        means = self.known * (causal**2).mean(1), (controlled**2).mean(1)
         return Judged(*means, projected**2, evidence, alike)
 
 
