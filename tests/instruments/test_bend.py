@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from kernelmean.instruments.bend import chance_of_plane
+from kernelmean.instruments.basis import Polynomial
+from kernelmean.instruments.bend import chance_of_plane, chance_of_squares
 
 N = 400
 
@@ -64,3 +65,31 @@ def test_what_instruments_do_not_move_says_nothing():
     (X, T), R, x, e = columns(0)
     assert chance_of_plane((X, T), 0.0 * R, x + e, np.array([0.1])) == 1.0
     assert chance_of_plane((X, T), R, 0.0 * x, np.array([0.1])) == 1.0
+
+
+def test_squares_are_tested_alone_beside_all_else():
+    """By hand: c²/Ω of the one direction, χ² of one degree; a parabola in c is no bend of x."""
+    z, v, w, c = np.random.default_rng(3).normal(size=(4, N))
+    x, one = z + v, np.ones(N)
+    Phi = np.column_stack([one, x, c, x**2 - 1, c**2 - 1])
+    M = np.column_stack([one, z, c, z**2, c**2 - 1])
+    y = x + 3 * c**2 + 0.6 * v + 0.8 * w
+    rest = [0, 1, 2, 4]
+    cross = Phi[:, rest].T @ M[:, rest] / N + np.diag([0, 1, 1, 1]) / N
+    e = y - Phi[:, rest] @ np.linalg.solve(cross.T, M[:, rest].T @ y / N)
+    r = M[:, 3] - M[:, rest] @ np.linalg.solve(cross, Phi[:, rest].T @ M[:, 3] / N)
+    p = chi2.sf((r @ e) ** 2 / (r**2 @ e**2), 1)
+    assert chance_of_squares(Phi, M, [3], y) == pytest.approx(50 * p**2, rel=1e-8)
+    assert p > 0.01
+    assert chance_of_squares(Phi, M, [3], y + x**2) < 1e-4
+    assert chance_of_squares(Phi, M, [], y) == 1.0
+
+
+def test_squares_of_some_columns():
+    rows = np.random.default_rng(0).normal(size=(50, 3))
+    plain = Polynomial.of(rows, 1)
+    assert plain.with_degree(2).squares([0]) == [4]
+    assert plain.with_lines([0]).with_degree(2).squares([0]) == []
+    two = Polynomial.of(np.column_stack([rows[:, 0] > 0, rows[:, 1]]).astype(float), 1)
+    assert two.with_degree(2).squares([0, 1]) == [4]
+    assert plain.with_degree(3).squares([0]) == plain.with_degree(1).squares([0]) == []

@@ -144,7 +144,7 @@ def test_no_judge_decides_alone():
     # the first explodes, the prior contradicts the second
     assert_array_equal(verdict(causal, [1.0] * 4, likely).admissible(), [2, 3])
     assert verdict(causal, [1.0] * 4, likely).best() == 3
-    # a third judge sees through the one that is pulled, by squares
+    # a third judge sees through the one that is pulled: (1.3/1.2)² is 1.174
     assert verdict(causal, [1.0, 1.0, 1.0, 1.18], likely).best() == 2
     assert verdict(causal, [1.0, 1.0, 1.0, 1.17], likely).best() == 3
 

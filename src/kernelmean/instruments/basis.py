@@ -94,6 +94,11 @@ class Polynomial(Saveable):
         powers = [(j, k) for k in range(1, self.powers) for j in self.bent]
         return [(), *once, *powers] if self.powers else []
 
+    def squares(self, columns: Sequence[int]) -> list[int]:
+        """Numbers of squares of some columns, of three values and more, if no power is higher."""
+        terms = [(j, 2) for j in columns if len(dict(self.few).get(j, "many")) > 2]
+        return [k for k, term in enumerate(self.terms) if term in terms and self.powers == 3]
+
     @property
     def of_lines(self) -> list[int]:
         """Numbers of the columns made of `lines`."""

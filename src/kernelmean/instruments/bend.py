@@ -12,6 +12,21 @@ from scipy.stats import chi2
 
 from .basis import trend_penalty
 
+SQUARES = 50.0  # times the squared p-value of squares counts as that of curves
+
+
+def chance_of_squares(Phi: np.ndarray, M: np.ndarray, squares: list[int], y: np.ndarray) -> float:
+    """50p² of a plane beside squares of some of its columns; 1 without these.
+
+    It is a test in one direction a column, where few rows show a parabola, and as often small by
+    chance as it says; that of curves is the least of many.
+    """
+    if not squares:
+        return 1.0
+    rest = [k for k in range(Phi.shape[1]) if k not in squares]
+    free = np.array([np.finfo(float).eps])  # ξ of what has no prior
+    return SQUARES * chance_of_plane((Phi[:, rest], M[:, rest]), M[:, squares], y, free) ** 2
+
 
 def chance_of_plane(plane: tuple, R: np.ndarray, y: np.ndarray, regs: np.ndarray) -> float:
     """The least p-value over ξ, from columns of the plane, their embeddings, and those beyond it.

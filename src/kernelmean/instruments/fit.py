@@ -24,7 +24,7 @@ from ..kernels import Linear
 from ..regression.lengthscales import RANK
 from ..regression.support import Support
 from .basis import Basis, Polynomial
-from .bend import chance_of_plane
+from .bend import chance_of_plane, chance_of_squares
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
 from .columns import Roles
 from .first_stage import embed
@@ -226,7 +226,7 @@ class Plan:
         moved = equations.concentration if self.split != "samples" else np.inf
         given = 1.0 if draft.bare else self.regs[1]
         searched = np.isfinite(draft.scales[0]).sum() if self.tunes[0] and not draft.bare else 1
-        polynomial = draft.bases[0].polynomial
+        polynomial, own_x = draft.bases[0].polynomial, range(len(self.roles.x))
         alone = draft.bare or {*polynomial.bent} & {*polynomial.lines}
         for trend in (draft.trend,) if alone else self.trends:
             less = draft.with_trend(trend)
@@ -236,7 +236,9 @@ class Plan:
             every, chance = XI * stage.size, 1.0
             regs = every if given is None else np.array([given])
             judged = loss.judged(regs, draft.bare, searched)
-            if trend and not draft.bare:  # whatever ξ is given
+            if draft.bare:
+                chance = chance_of_squares(own.Phi, own.M, polynomial.squares(own_x), own.y)
+            elif trend:  # whatever ξ is given
                 plane = own.Phi[:, :keep], own.M[:, :keep]
                 chance = chance_of_plane(plane, loss.MR, own.y, every)
             found.append(Tried(less, moved, stage, regs, judged, chance))

@@ -17,8 +17,7 @@ alone takes it up by about 2d, however many the rows.
 
 So: of all whose causal loss is at most twice the least those within three units of the best
 evidence are admissible, or within twelve where there is a straight line to stand in for them; of
-those whose controlled loss is within the noise of the least (a paired t over the rows) the one of
-least causal loss is taken.
+those the one whose controlled loss times the square of the causal loss is least is taken.
 
 The *projected loss*, (1/n) Σ(y_i − E[h⁻ⁱ(X) | z_i])², tells what is gained over least squares.
 
