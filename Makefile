@@ -46,7 +46,7 @@ lint: .venv/.with-dev
 	$(BIN)/mypy
 
 docs: .venv/.with-docs
-	OMP_NUM_THREADS=2 $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -j 2 -W --keep-going -b html docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 
 EXAMPLES ?= 60

@@ -11,7 +11,7 @@ from pathlib import Path
 from textwrap import shorten
 from xml.etree import ElementTree
 
-# Examples are run while the pages are built: no window, and no more threads than the machine lends.
+# Examples are run while the pages are built, two at a time: no window.
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 from docutils import nodes
@@ -56,6 +56,7 @@ sphinx_gallery_conf = {
     "doc_module": ("kernelmean",),
     "backreferences_dir": "generated/backreferences",
     "min_reported_time": 60,
+    "parallel": 2,
 }
 
 html_theme = "furo"

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
 from kernelmean.embedding.adjusted import Adjusted
@@ -80,7 +80,22 @@ def test_pairs_left_out_decide():
     rng = np.random.default_rng(0)
     z = rng.normal(size=(500, 1))
     found = km.KernelBayes().fit(z**2 + 0.3 * rng.normal(size=z.shape), z).posterior([[1.0]])
-    assert not isinstance(found, Adjusted)
+    assert_array_equal(found._residuals.points, found.points)  # by weights of their own
+    assert_allclose(found._moves, 0, atol=1e-12)
+
+
+def test_a_law_by_other_weights_keeps_its_mean(rng):
+    """Means are by the first weights, all else by the second, and neither moves the other."""
+    Z, W, V = rng.normal(size=(20, 2)), rng.dirichlet(np.ones(20), 3), rng.dirichlet(np.ones(20), 3)
+    kernel = km.Gaussian(1.0)
+    by, other = (km.MeanEmbedding(Z, w, kernel) for w in (W, V))
+    law = Adjusted.of(km.MeanEmbedding.of_parts(Z, W, np.eye(20), kernel), Z, by.mean(), V)
+    assert_allclose(law.mean(), by.mean())
+    assert_allclose(law[1].mean(), by.mean()[1])
+    assert_allclose(law.marginal(1).mean(), by.mean()[:, 1:])
+    assert_allclose(law.cov(), other.cov())
+    assert_allclose(law.quantile(0.3), other.quantile(0.3))
+    assert_allclose(law.moved(1.0, np.array([2.0, 3.0])).mean(), by.mean() * [2, 3] + 1)
 
 
 def test_few_values_stay_as_they_are():

@@ -79,7 +79,7 @@ def test_squares_are_tested_alone_beside_all_else():
     e = y - Phi[:, rest] @ np.linalg.solve(cross.T, M[:, rest].T @ y / N)
     r = M[:, 3] - M[:, rest] @ np.linalg.solve(cross, Phi[:, rest].T @ M[:, 3] / N)
     p = chi2.sf((r @ e) ** 2 / (r**2 @ e**2), 1)
-    assert chance_of_squares(Phi, M, [3], y) == pytest.approx(5 * p**2, rel=1e-8)
+    assert chance_of_squares(Phi, M, [3], y) == pytest.approx(50 * p**2, rel=1e-8)
     assert p > 0.01
     assert chance_of_squares(Phi, M, [3], y + x**2) < 1e-4
     assert chance_of_squares(Phi, M, [], y) == 1.0

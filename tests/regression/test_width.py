@@ -31,7 +31,7 @@ def folded(rng):
     return np.abs(Z) + 0.2 * rng.normal(size=Z.shape), Z
 
 
-def score_by_refits(X, Z, beta, width) -> float:
+def score_by_refits(X, Z, beta, width, reg=REG) -> float:
     """Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)], every pair left out of a fit of its own."""
     K, d, total = gaussian(X, X, 0.8), Z.shape[1], 0.0
     narrow = gaussian(Z, Z, width) / (2 * np.pi * width**2) ** (d / 2)
@@ -39,7 +39,7 @@ def score_by_refits(X, Z, beta, width) -> float:
     for i in range(len(X)):
         rest = np.flatnonzero((np.arange(len(X)) != i) & (beta > 0))
         # D(KD + λI)⁻¹k = (K + λD⁻¹)⁻¹k
-        system = K[np.ix_(rest, rest)] + REG * np.diag(1 / beta[rest])
+        system = K[np.ix_(rest, rest)] + reg * np.diag(1 / beta[rest])
         w = np.linalg.solve(system, K[rest, i])
         total += beta[i] * (w @ wide[np.ix_(rest, rest)] @ w - 2 * w @ narrow[rest, i])
     return total
@@ -59,6 +59,31 @@ def test_it_minimises_the_score_of_real_refits(d, rng, local):
     found = np.array(found) / count ** (2 / ((d + 4) * (d + 6)))
     score = [score_by_refits(X, Z / found, beta, c) for c in (0.8, 0.9, 1.0, 1.1, 1.25)]
     assert np.argmin(score) == 2
+
+
+def test_weights_of_laws_minimise_it_too(rng, local, monkeypatch):
+    """Two humps, beside a λ too large for them: a smaller one, and the bandwidth at that."""
+    monkeypatch.setattr(width, "MANY", 0)
+    n, wide = 120, 3.0
+    Z = rng.uniform(-2, 2, size=(n, 1))
+    X = np.abs(Z) + 0.2 * rng.normal(size=Z.shape)
+    Phi, beta = np.linalg.cholesky(gaussian(X, X, 0.8) + 1e-12 * np.eye(n)), np.full(n, 1 / n)
+    kept, found = (told(km.Gaussian(1.0), Z, None, Phi, beta, wide, free=f) for f in (False, True))
+    assert kept.reg is None
+    assert found.reg < wide
+    before, own = (t.width[0] / n ** (2 / 35) for t in (kept, found))
+    least = score_by_refits(X, Z, beta, own, found.reg)
+    assert least < 1.1 * score_by_refits(X, Z, beta, before, wide)
+    for factor in (0.8, 0.9, 1.1, 1.25):
+        assert least < score_by_refits(X, Z, beta, factor * own, found.reg)
+
+
+def test_few_pairs_keep_the_weights_of_means(folded):
+    """Of fewer than 200, or where λ is given."""
+    X, Z = folded
+    assert km.KernelBayes().fit(X, Z)._pairs(None, None).told.reg is not None
+    assert km.KernelBayes().fit(X[:150], Z[:150])._pairs(None, None).told.reg is None
+    assert km.KernelBayes(reg=0.01).fit(X, Z)._pairs(None, None).told.reg is None
 
 
 def test_more_pairs_than_are_left_out(rng, local):
@@ -99,15 +124,17 @@ class TestPosterior:
         law, y = model.posterior([[0.7], [1.3]]), np.linspace(-2, 2, 9)
         rows = model._pairs(None, None)
         known = rows.points, None, rows.Phi, rows.beta, model.regularisers()[1]
-        own = told(model.kernel_z_, *known).width[0]
+        own = told(model.kernel_z_, *known, free=True).width[0]
         assert law.bandwidth[0] == pytest.approx(width.FLAT * own)
-        same = km.MeanEmbedding(law.points, law.weights, km.Gaussian4(law.bandwidth[0]))
+        around = law._residuals  # by weights of laws
+        same = km.MeanEmbedding(law.points, around.weights, km.Gaussian4(law.bandwidth[0]))
         same = same.carrying(steps=True)
         assert_allclose(law.density(y), same.density(y, law.bandwidth))
         assert_allclose(law.mode(), same.carrying(law.bandwidth).mode())
         assert law.kernel == model.kernel_z_
         both = km.KernelBayes().fit(X, np.hstack([Z, rng.normal(size=Z.shape)])).posterior([[1.2]])
-        plain = km.MeanEmbedding(both.points, both.weights, both.kernel).carrying(steps=True)
+        plain = km.MeanEmbedding(both.points, both._residuals.weights, both.kernel)
+        plain = plain.carrying(steps=True)
         some = rng.normal(size=(5, 2))
         assert_allclose(both.density(some), plain.density(some, both.bandwidth))
 

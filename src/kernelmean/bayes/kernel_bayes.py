@@ -217,7 +217,9 @@ class KernelBayes(Saveable, BaseEstimator):
             increase, and wider where noise is narrower than `kernel_x`, and `std` is at least what
             a law with these can have. Where densities of pairs left out are clearly better by it,
             the law is regression-adjusted: all but the mean (and expectations) is of latents moved
-            by m(x) − m(x_i), m the mean that the pairs tell. Densities, modes and
+            by m(x) − m(x_i), m the mean that the pairs tell. Otherwise all but the mean (and
+            expectations) is of weights with a λ of its own, where there are 200 pairs and `reg` is
+            not given: at most that of means, by the score that follows. Densities, modes and
             draws have the bandwidth γ n^{2/((d+4)(d+6))} in d columns, γ that of the least score
             Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)] of pairs left out; in one column, for a
             Gaussian, 1.9 times that for `Gaussian4`. Where modes by `kernel_z` are clearly nearer
@@ -227,13 +229,13 @@ class KernelBayes(Saveable, BaseEstimator):
         if self.density_ is not None:
             return self._by_density(X, prior, supervision)
         pairs, back = self._pairs(prior, supervision), self._learned.order.back
-        left, right, sums, moved, outside = pairs.at(checks.as_new_points(self, X))
+        left, around, right, sums, moved, outside = pairs.at(checks.as_new_points(self, X))
         points, right = map(back, (pairs.points, pairs.spread(right)))
         law: MeanEmbedding = Posterior.of_parts(points, left, right, self.kernel_z_)
         found = pairs.told
         if found.residuals is not None or moved:
             residuals = points if found.residuals is None else back(found.residuals)
-            law = Adjusted.of(law, residuals, pairs.means(sums))
+            law = Adjusted.of(law, residuals, pairs.means(sums), around)
         labels, known = Labels.of(X, self._latent_columns), found.known(self.kernel_z_)
         return law.carrying(labels=labels, extrapolated=outside, **known)
 
@@ -289,7 +291,7 @@ class KernelBayes(Saveable, BaseEstimator):
         if self.density_ is not None:
             return like_target(self.posterior(X, prior, supervision).mean(), self.one_output_)
         pairs = self._pairs(prior, supervision)  # means are of all, where posteriors carry some
-        sums = pairs.at(checks.as_new_points(self, X))[2]
+        sums = pairs.at(checks.as_new_points(self, X), laws=False)[3]
         return like_target(pairs.means(sums), self.one_output_)
 
     def predict_interval(self, X, level: float = 0.95, prior=None, supervision=None) -> Interval:

@@ -135,7 +135,8 @@ class WeightedPairs:
             residuals = pairs.left[0] if pairs is self else None
             kernel, known = self.fit.features_z.kernel_, (pairs.Phi, pairs.beta, reg)
             if self.line is None:
-                return told(kernel, pairs.points, residuals, *known)
+                free = self.asked.reg is None and pairs is self
+                return told(kernel, pairs.points, residuals, *known, free=free)
             return told(kernel, residuals, None, *known)._replace(residuals=residuals)
 
         found = self.fit.once(name, (pairs.beta, np.array(reg)), search)
@@ -169,17 +170,18 @@ class WeightedPairs:
         alone = self.fit.seen is not None and self.every is None and self.pairs is None
         return alone and self.asked.reg is None and self.fit.features_x.kernel_.boxed and self._free
 
-    def _factors(self, coordinates) -> tuple[Array, Array]:
-        known = self.Phi, self.shares, coordinates
-        return bayes_factors(*known, self.reg, self.asked.rule, self.second)
+    def _factors(self, coordinates, reg: float | None = None) -> tuple[Array, Array]:
+        known, reg = (self.Phi, self.shares, coordinates), self.reg if reg is None else reg
+        return bayes_factors(*known, reg, self.asked.rule, self.second)
 
     # ------------------------------------------------------------ posteriors
 
-    def at(self, X) -> tuple[Array, Array, Array, bool, np.ndarray | None]:
+    def at(self, X, laws=True) -> tuple[Array, Array, Array, Array, bool, np.ndarray | None]:
         """Posteriors given each row of X, but for the line the nearest one that is not far.
 
-        Their weights, left rightᵀ; sums [Σwz, Σw] of their means; whether some of these are not
-        those of the weights; and which rows are outside.
+        Their weights, left rightᵀ, between these factors the left one of what says how laws lie
+        around their means; sums [Σwz, Σw] of means; whether laws have another mean than the
+        weights; and which rows are outside.
         """
         fit, kernel, outside, asked = self.fit, self.fit.features_x.kernel_, None, X
         if self.support is not None:
@@ -189,8 +191,12 @@ class WeightedPairs:
         if self.further is not None:
             coordinates = self.further.widened(X, coordinates)
         left, right = self._factors(coordinates)
+        law, reg = left, self.told.reg if laws else None
+        moved = reg is not None
+        if reg is not None:
+            law, _ = self._factors(coordinates, reg**2 if self.asked.rule == "squared" else reg)
         told = self._sums(right) if self.every is None else self.every.told
-        sums, moved, t = left @ told, False, np.zeros(X.shape[0])
+        sums, t = left @ told, np.zeros(X.shape[0])
         if fit.seen is not None and kernel.boxed:  # of categories none is nearest
             lost = self._unreached(X, coordinates)
             outside, t = lost if outside is None else lost | outside, 1.0 * lost
@@ -209,23 +215,19 @@ class WeightedPairs:
                 sums = sums[:, -1:] * sums + few @ (b[:, None] * beside)
             else:
                 sums = stays * sums + few @ beside
-            left = xp.concat([stays * left, few], axis=1)
+            left, law = (xp.concat([stays * A, few], axis=1) for A in (left, law))
             right = xp.concat([right, those], axis=1)
         if self.line is not None:
             if self.support is not None:
                 asked = self.support.widened(BEYOND).nearest(asked, kernel)
             xp, whole, moved = arrays.namespace(sums), sums[:, -1:], True
             sums = xp.concat([sums[:, :-1] + whole * self.line(asked), whole], axis=1)
-        return left, right, sums, moved, outside
+        return left, law, right, sums, moved, outside
 
     def means(self, sums) -> Array:
         """Σwz/Σw, as of laws whose weights are normalised, in the latents' box or a line's room."""
         found = sums[:, :-1] / divisor(sums[:, -1:])
-        return in_box(found, self.points if self.line is None else self._room)
-
-    @cached_property
-    def _room(self) -> Array:
-        return room(self.points)
+        return in_box(found, self.points if self.line is None else room(self.points))
 
     @cached_property
     def _free(self) -> bool:

@@ -32,9 +32,9 @@ def to_numpy(X) -> np.ndarray:
 
 
 def like(A: np.ndarray, X) -> Array:
-    """NumPy array `A` in the library, and on the device, of `X`."""
+    """NumPy array `A` in the library, and on the device, of `X`; in single precision as X is."""
     if isinstance(X, np.ndarray):
-        return A
+        return A.astype(np.float32) if X.dtype == np.float32 else A
     return namespace(X).asarray(A, device=getattr(X, "device", None))
 
 
@@ -86,6 +86,8 @@ def exp_in_place(A) -> Array:
 def sq_dists(X, Y) -> Array:
     """Squared Euclidean distances (n, m); by differences, so that offsets cost no digits.
 
+    In single precision where X and Y are.
+
     From ten columns on a matrix product takes over, provided centring leaves the squared norms
     small enough (1e4) for the cancellation to stay below 1e-11.
     """
@@ -100,6 +102,6 @@ def sq_dists(X, Y) -> Array:
             D += x2[:, None]
             D += y2[None, :]
             return xp.clip(D, 0.0, None)
-    if isinstance(X, np.ndarray):
+    if isinstance(X, np.ndarray) and X.dtype != np.float32:
         return cdist(X, Y, "sqeuclidean") if X.shape[1] > 1 else (X - Y.T) ** 2
     return sum((X[:, j, None] - Y[None, :, j]) ** 2 for j in range(X.shape[1]))

@@ -24,6 +24,7 @@ from ..embedding.move import Move, Wide
 from ..kernels import Kernel
 
 ROUGH_MASS = 0.01  # relative error of the mass of a law where that will do
+SHORT = 2**18  # numbers in single precision that stay in cache
 EVALUATIONS = 2**28  # of the kernel, beyond which densities of pairs are interpolated
 
 
@@ -189,11 +190,11 @@ class MovedLaws(Saveable, Law):
     def log_density_each(self, Y: np.ndarray) -> np.ndarray:
         """log of the density of law b at rows of its own, Y[b] of shape (k, d): (m, k).
 
-        What a law of several columns integrates to is one but for a hundredth.
+        Of several columns in single precision, with an integral that is one but for a hundredth.
         """
         moved = self._kernel_move.back(Y)
-        p = self._positive(moved)
-        return self._log_density(Y, p if self._d == 1 else p / self._roughly[:, None], moved)
+        p = self._line.pdf(moved[..., 0]) if self._d == 1 else self._in_short(moved)
+        return self._log_density(Y, p, moved)
 
     def density_of_pairs(self, Y) -> Array:
         """Density of law b at row b of Y, (m,)."""
@@ -288,6 +289,17 @@ class MovedLaws(Saveable, Law):
         if near.any():
             q[near] = self._smooth(moved[near], np.nonzero(near)[0])
         return np.maximum(q, 0.0)
+
+    def _in_short(self, moved: np.ndarray) -> np.ndarray:
+        """The same of several columns, of sum one, in single precision."""
+        m, near = self._kernels.normalised().members(), self._near(moved)
+        points, q = m.points.astype(np.float32), np.zeros(near.shape)
+        for b, w in enumerate(m.weights.astype(np.float32)):
+            rows = moved[b, near[b]].astype(np.float32)
+            for some in arrays.slices(len(rows), max(1, SHORT // len(points))):
+                rows[some, 0] = w @ m.kernel.density_of(points, rows[some])
+            q[b, near[b]] = rows[:, 0]
+        return np.maximum(q, 0.0) / self._roughly[:, None]
 
     def _near(self, moved: np.ndarray) -> np.ndarray:
         """Whether rows (..., d) are within reach of any point, in each column."""

@@ -36,19 +36,28 @@ class Adjusted(MeanEmbedding):
 
     _residuals: MeanEmbedding
     _moves: np.ndarray  # of the residuals of each law, (d,) or (batch, d)
+    _off: np.ndarray | None = None  # the same of means; a file of an earlier version has none
 
     @classmethod
-    def of(cls, law: MeanEmbedding, residuals, means) -> Adjusted:
-        """The same laws, with residuals (n, d) of their points, and their means (batch, d)."""
+    def of(cls, law: MeanEmbedding, residuals, means, left) -> Adjusted:
+        """The same laws around means (batch, d): of residuals (n, d), with left for their weights.
+
+        A law is moved as far as residuals with its own weights are from its mean.
+        """
         m = cls.__new__(cls)
-        around = MeanEmbedding.of_parts(residuals, *law.factors, law.kernel)
-        moves = arrays.to_numpy(means - around.mean())
-        vars(m).update(vars(law), _residuals=around, _moves=moves)
+        around = MeanEmbedding.of_parts(residuals, left, law.factors[1], law.kernel)
+        own = MeanEmbedding.of_parts(residuals, *law.factors, law.kernel)
+        moves, off = (arrays.to_numpy(means - one.mean()) for one in (own, around))
+        vars(m).update(vars(law), _residuals=around, _moves=moves, _off=off)
         return m
 
     @property
     def _shift(self) -> Array:
         return arrays.like(self._moves, self._points)
+
+    @property
+    def _of_means(self) -> np.ndarray:
+        return self._moves if self._off is None else self._off
 
     def _each(self, answer: Callable) -> Any:
         """Answers by points moved, which differ from one member to the next."""
@@ -68,17 +77,21 @@ class Adjusted(MeanEmbedding):
 
     def __getitem__(self, index) -> Adjusted:
         found: Any = super().__getitem__(index)
-        return found.altered(_residuals=self._residuals[index], _moves=self._moves[index])
+        moves, off = self._moves[index], self._of_means[index]
+        return found.altered(_residuals=self._residuals[index], _moves=moves, _off=off)
 
     def marginal(self, columns) -> Self:
         found: Any = super().marginal(columns)
-        moves = self._moves[..., np.atleast_1d(columns)]
-        return found.altered(_residuals=self._residuals.marginal(columns), _moves=moves)
+        columns = np.atleast_1d(columns)
+        moves, off = self._moves[..., columns], self._of_means[..., columns]
+        return found.altered(_residuals=self._residuals.marginal(columns), _moves=moves, _off=off)
 
     def moved(self, shift, widths: np.ndarray | None = None) -> MeanEmbedding:
         found = super().moved(shift, widths)
-        moves = self._moves * (1.0 if widths is None else widths) + arrays.to_numpy(shift)
-        return found.altered(_residuals=self._residuals.moved(0.0, widths), _moves=moves)
+        scale, shift = 1.0 if widths is None else widths, arrays.to_numpy(shift)
+        moves, off = self._moves * scale + shift, self._of_means * scale + shift
+        around = self._residuals.moved(0.0, widths)
+        return found.altered(_residuals=around, _moves=moves, _off=off)
 
     def tilted(self, factor: Callable) -> MeanEmbedding:
         tilt = self._stacked(lambda m: tilts(factor, m.points))
@@ -87,7 +100,7 @@ class Adjusted(MeanEmbedding):
     # ------------------------------------------------------------ answers
 
     def mean(self) -> Array:
-        return self._residuals.mean() + self._shift
+        return self._residuals.mean() + arrays.like(self._of_means, self._points)
 
     def cov(self) -> Array:
         return self._residuals.cov()

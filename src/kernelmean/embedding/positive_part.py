@@ -308,28 +308,38 @@ class Even:
 # ---------------------------------------------------------------- rejection sampling
 
 
-def rejection(m: WeightedPoints, kernel: Kernel, height: np.ndarray, n: int, rng) -> np.ndarray:
-    """`n` draws ∝ max(q − c, 0) from each member of a batch, c its `height`, (batch, n, d)."""
+def rejection(
+    m: WeightedPoints, kernel: Kernel, height: np.ndarray, n: int, rng, spare: bool = True
+) -> np.ndarray:
+    """`n` draws ∝ max(q − c, 0) from each member of a batch, c its `height`, (batch, n, d).
+
+    With `spare`, a dozen proposals or more at a time, which pays where many draws are wanted.
+    """
     blocks = row_blocks(np.arange(len(m)), height, rows=block_rows(len(m.points)))
-    each = (_draws(m.points, m[some].weights, c, kernel, n, rng) for some, c in blocks)
+    each = (_draws(m.points, m[some].weights, c, kernel, n, rng, spare) for some, c in blocks)
     return np.concatenate([*each])
 
 
-def _draws(points, weights, height, kernel: Kernel, n: int, rng) -> np.ndarray:
+def _draws(points, weights, height, kernel: Kernel, n: int, rng, spare: bool) -> np.ndarray:
     """Propose for all members that lack draws, keep what is accepted, and again."""
     drawn, have = np.empty((len(weights), n, points.shape[1])), np.zeros(len(weights), dtype=int)
     tried, lacking = 0, np.arange(len(weights))
     while len(lacking) and tried < PROPOSALS * (n + 16):
         missing = n - int(have[lacking].min())
         most = BLOCK_FLOATS // (len(lacking) * len(points))
-        size = max(1, min(2 * missing + 16 if n > 1 else missing, most))
+        size = max(1, min(2 * missing + 16 if spare else missing, most))
         proposed = _propose(points, weights[lacking], kernel, size, rng)
-        chance = _chance(points, weights[lacking], height[lacking], kernel, proposed)
-        kept = rng.random(proposed.shape[:2]) < chance
-        place = have[lacking, None] + np.cumsum(kept, axis=1) - 1
-        who, which = np.nonzero(kept & (place < n))
-        drawn[lacking[who], place[who, which]] = proposed[who, which]
-        have[lacking] = np.minimum(n, have[lacking] + kept.sum(axis=1))
+        luck = rng.random(proposed.shape[:2])
+        for part in arrays.slices(size, missing):
+            rows = np.flatnonzero(have[lacking] < n)
+            if not len(rows):  # the chances of the rest do not matter
+                break
+            own, some = lacking[rows], proposed[rows, part]
+            kept = luck[rows, part] < _chance(points, weights[own], height[own], kernel, some)
+            place = have[own, None] + np.cumsum(kept, axis=1) - 1
+            who, which = np.nonzero(kept & (place < n))
+            drawn[own[who], place[who, which]] = some[who, which]
+            have[own] = np.minimum(n, have[own] + kept.sum(axis=1))
         tried, lacking = tried + size, np.flatnonzero(have < n)
     return _complete(drawn, have, lacking, points, weights, kernel, rng)
 

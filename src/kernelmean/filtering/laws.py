@@ -32,6 +32,7 @@ from ..kernels import fitted_kernel
 from ..regression.bandwidth import spread_ties, with_bandwidth
 from ..regression.lengthscales import ROWS_PER_SCALE
 
+SHAPED = 1_000  # rows of which the law of standardised errors is learned, if it is not normal
 JUDGED = 500  # rows left out by which laws are compared
 BLOCK = 2**22  # log densities that are formed together
 SHARED = 200  # rows from which on what all choose serves some of them; fewer choose too well
@@ -69,9 +70,13 @@ class StateLaw:
         off = where.residuals * np.exp(-arrays.to_numpy(where.doubt))[:, None]
         size = EvidenceSearch(X, log_sizes(off)) if like is None else like.size
         standard, _ = Standard.of(where, X, None, Forms(X, size))
-        E, law = standard.residuals, NormalErrors.of(standard.residuals)
-        odd = is_odd(law, X, E) if like is None else not isinstance(like.density, NormalErrors)
-        density = ConditionalDensity(location=False).fit(X, E).fit_ if odd else law
+        E = standard.residuals
+        density: Any = NormalErrors.of(E)
+        kernel = None if like is None else getattr(like.density, "kernel_x", None)
+        if kernel or (like is None and is_odd(density, X, E)):
+            some = evenly(len(X), SHAPED)
+            odd = ConditionalDensity(kernel or "gaussian", location=False)
+            density = odd.fit(X[some], E[some]).fit_
         return cls(density, standard, turning, change, mean, size)
 
     def narrowest(self, X: np.ndarray) -> float:

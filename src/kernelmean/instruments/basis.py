@@ -32,12 +32,6 @@ def few_values(column: np.ndarray) -> tuple[float, ...]:
     return tuple(map(float, values)) if few else ()
 
 
-def different(rows: np.ndarray, enough: int) -> int:
-    """How many different rows there are, where they are fewer than enough."""
-    some = np.unique(rows[: LEVELS * enough], axis=0)
-    return len(some) if len(some) >= enough else len(np.unique(rows, axis=0))
-
-
 @dataclass(frozen=True)
 class Polynomial(Saveable):
     """Columns [1, v, u, u², …]: what enters in a straight line, then powers, no interactions.

@@ -25,7 +25,7 @@ WIDER = {
     "balanced": ((5.0, 0.25), (5.0, 0.25), (2.0, 0.25)),
     "given": ((1.0, 1.5), (1.0, 1.5), (1.0, 1.5)),
 }
-FEW = 0.02  # of the rows: fewer that carry a bend do not tell it from noise of theirs
+FEW = 0.05  # of the rows: fewer that carry a bend do not tell it from noise of theirs
 FLOOR = 1e-7  # of the trace: a ridge that keeps what coordinates cannot say out of them
 
 Pair = tuple[Any, Any]  # of regressors (X, C) and of instruments (Z, C)

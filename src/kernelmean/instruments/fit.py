@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
-from itertools import chain, product
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,12 +23,12 @@ from ..features.landmarks import Nystroem
 from ..kernels import Linear
 from ..regression.lengthscales import RANK
 from ..regression.support import Support
-from .basis import Basis, Polynomial, different
+from .basis import Basis, Polynomial
 from .bend import chance_of_plane, chance_of_squares
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
 from .columns import Roles
 from .first_stage import embed
-from .groups import Group, Part, shared_columns, together
+from .groups import Group, Part, together
 from .search import ROWS, seek_scales
 from .second_stage import XI, Equations, moment_test, regress, residual_sums, see_through
 
@@ -125,7 +125,7 @@ class Plan:
 
     def fit(self, parts: list[Part]) -> StructuralFit:
         """Drafts judged on a few rows; then both stages of the one taken, with all rows."""
-        if None in self.kernels or (self.plainer and self.tell_no_more_than_a_line):
+        if None in self.kernels:
             return self.finish(self.straight(self.trends[-1] or 1), parts)
         plans = [(self, ROWS), *((other, ROWS[:1]) for other in self.others)]
         makers = list(chain(*side_by_side(lambda plan: Plan.makers(*plan), plans, worth=0)))
@@ -178,24 +178,16 @@ class Plan:
     @cached_property
     def shared(self) -> list[tuple[int, int]]:
         """Columns of the regressors that are columns of the instruments, too."""
-        bent = set(product(self.plain[0].bent, self.plain[1].bent))
-        return [pair for pair in shared_columns(*self.rows) if pair in bent]
+        x, z = self.plain
+        return [(i, j) for i, j in self.few[0].shared if i in x.bent and j in z.bent]
 
     @cached_property
     def told(self) -> int:
         """How many directions of h along endogenous columns the instruments fix, others given.
 
         E[h(X, c) | z, c] has as many values at each c as the instruments, and a constant takes one.
-        All of them, where that is enough for any power of the columns.
         """
-        enough = 1 + POWERS[-1] * len(self.roles.x)
-        return different(self.rows[1][:, : len(self.roles.z)], enough) - 1
-
-    @property
-    def tell_no_more_than_a_line(self) -> bool:
-        """Whether regressors, or instruments, have as few different rows as fix a plane."""
-        sides = (side[:, plain.bent] for side, plain in zip(self.rows, self.plain, strict=True))
-        return any(different(side, side.shape[1] + 2) < side.shape[1] + 2 for side in sides)
+        return len(np.unique(self.rows[1][:, : len(self.roles.z)], axis=0)) - 1
 
     def widened(self, choice: Choice, parts: list[Part]) -> StructuralFit:
         """The fit of a choice; its covariance says what else could have been chosen."""

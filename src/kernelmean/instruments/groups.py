@@ -88,9 +88,9 @@ class Part:
     def shared(self) -> list[tuple[int, int]]:
         """Columns of the regressors that are columns of the instruments, too: exogenous ones."""
         few = self.few(ALIKE)
-        if not self.improved:
-            return []
-        return shared_columns(arrays.to_numpy(few.X), arrays.to_numpy(few.Z))
+        X, Z = arrays.to_numpy(few.X), arrays.to_numpy(few.Z)
+        pairs = itertools.product(range(X.shape[1]), range(Z.shape[1] * self.improved))
+        return [(i, j) for i, j in pairs if np.array_equal(X[:, i], Z[:, j])]
 
     @cached_property
     def exogenous(self) -> Callable[[Basis], Array | None]:
@@ -109,12 +109,6 @@ class Part:
             return arrays.like(np.linalg.lstsq(whole, still, rcond=ROUNDING)[0], given)
 
         return told
-
-
-def shared_columns(X, Z) -> list[tuple[int, int]]:
-    """Columns of the regressors that are columns of the instruments, too: exogenous ones."""
-    pairs = itertools.product(range(X.shape[1]), range(Z.shape[1]))
-    return [(i, j) for i, j in pairs if np.array_equal(X[:, i], Z[:, j])]
 
 
 def kind_of(split) -> str:

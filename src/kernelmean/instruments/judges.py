@@ -17,13 +17,12 @@ alone takes it up by about 2d, however many the rows.
 
 So: of all whose causal loss is at most twice the least those within three units of the best
 evidence are admissible, or within twelve where there is a straight line to stand in for them; of
-those whose controlled loss is within the noise of the least (a paired t over the rows) the one of
-least causal loss is taken.
+those the one whose controlled loss times the square of the causal loss is least is taken.
 
 The *projected loss*, (1/n) Σ(y_i − E[h⁻ⁱ(X) | z_i])², tells what is gained over least squares.
 
 A straight line is taken before that, but it goes a share of the way to those whose controlled loss
-is smaller: (−log₁₀ p − .3)/3.5, nothing from p = ½ on, all of it from 1/6000 down. p is the least
+is smaller: (−log₁₀ p − .3)/3, nothing from p = ½ on, all of it from 1/2000 down. p is the least
 of tests of the line (`bend`) which take no variances for equal, as the evidence does, and no better
 stage 1 for a bend. Doubtful curves of a straight truth cost the share's square, and half the way to
 the right curve leaves a quarter of what the line is off. Where few rows carry the bend (`Choice`)
@@ -34,7 +33,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from itertools import chain
 
 import numpy as np
 from scipy.special import softmax
@@ -42,30 +40,25 @@ from scipy.special import softmax
 WILD = 2.0  # times the least causal loss: beyond it a function explodes
 BEHIND = 3.0  # units of log evidence
 TEMPER = 4.0  # what evidence is divided by beside a line, for it overstates
-NEAR = 1.5  # t of a difference between controlled losses
-DOUBT, SURE = 0.3, 3.8  # digits of a p-value that object to a line, and that refuse it
+DOUBT, SURE = 0.3, 3.3  # digits of a p-value that object to a line, and that refuse it
 OPTIMISM = 3.0  # units of log evidence that a scale beyond the first gains by being searched
-
-Errors = np.ndarray | list[np.ndarray]
 
 
 @dataclass(frozen=True)
 class Judged:
     """What the judges say of candidates."""
 
-    causal: np.ndarray  # (candidates,); zeros where no row has both regressors and outcome
-    projected: Errors  # squared, of each candidate, row by row
-    controlled: Errors  # the same
+    causal: np.ndarray  # (candidates,): mean squares; zeros where no row has both X and y
+    controlled: np.ndarray  # the same
+    projected: np.ndarray  # (candidates, n): squares, row by row
     evidence: np.ndarray  # (candidates,)
     bare: np.ndarray  # (candidates,): whether it is two-stage least squares
 
     @classmethod
     def together(cls, several: Iterable[Judged]) -> Judged:
-        """The candidates of all; errors, which are large, are not copied."""
-        parts = list(several)
-        each = ([getattr(part, field.name) for part in parts] for field in fields(cls))
-        causal, projected, controlled, *rest = (list(chain(*one)) for one in each)
-        return cls(np.array(causal), projected, controlled, *map(np.array, rest))
+        """The candidates of all."""
+        parts = [[getattr(one, field.name) for field in fields(cls)] for one in several]
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
     def fair(self, some: np.ndarray | None = None) -> np.ndarray:
         """Numbers of the candidates, or of some of them, that do not explode beside the others."""
@@ -86,9 +79,8 @@ class Judged:
     def best(self, left: np.ndarray | None = None) -> int:
         """Number of the candidate that is taken of some, or of those that are admissible."""
         left = self.admissible() if left is None else left
-        least = self.controlled[left[_sums(self.controlled, left).argmin()]]
-        left = np.array([k for k in left if paired_t(self.controlled[k], least) <= NEAR])
-        return int(left[np.lexsort((-self.evidence[left], self.causal[left]))[0]])
+        worth = self.controlled[left] * self.causal[left] ** 2
+        return int(left[np.lexsort((-self.evidence[left], worth))[0]])
 
     def likeliest(self, some: np.ndarray) -> int:
         """Of some by evidence: least squares, or, where all of these explode, with a kernel.
@@ -102,18 +94,6 @@ class Judged:
     def beside(self, plain: int, chance: float) -> tuple[int, float]:
         """What bends, and how far they send a straight line towards it; or the line, as it is."""
         wide = self.admissible(BEHIND * TEMPER)
-        others = wide[_sums(self.controlled, wide) < self.controlled[plain].sum()]
+        others = wide[self.controlled[wide] < self.controlled[plain]]
         share = (-float(np.log10(max(chance, np.finfo(float).tiny))) - DOUBT) / (SURE - DOUBT)
         return (self.best(others), share) if len(others) and share > 0 else (plain, 1.0)
-
-
-def _sums(errors: Errors, some: Iterable[int]) -> np.ndarray:
-    return np.array([errors[k].sum() for k in some])
-
-
-def paired_t(errors: np.ndarray, other: np.ndarray) -> float:
-    """t statistic of the mean difference between terms and other terms."""
-    gaps = errors - other
-    n, mean = len(gaps), gaps.sum() / len(gaps)
-    variance = max(gaps @ gaps / n - mean**2, 0.0)
-    return float(mean / max((variance / n) ** 0.5, np.finfo(float).tiny))

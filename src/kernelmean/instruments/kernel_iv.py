@@ -27,7 +27,7 @@ from .choice import StructuralDraft
 from .columns import LINEAR, Forms, Roles, forms_of, plainer_forms
 from .fit import Plan, StructuralFit
 from .formula import read_formula
-from .groups import LOOKED_AT, Part, kind_of, share, shared_columns, thinned_parts, together
+from .groups import LOOKED_AT, Part, kind_of, share, thinned_parts, together
 from .inference import StructuralInference
 from .summary import account
 
@@ -373,8 +373,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         """The columns beside either kernel, of degree 0."""
         teachers = thinned_parts([part for part in parts if part.teaches], SEARCH_ROWS)
         sides = zip("XZ", forms, (roles.regressors, roles.instruments), strict=True)
-        shared = shared_columns(*(arrays.to_numpy(together(teachers, i)) for i in "XZ"))
-        plain = {*range(len(roles.regressors))} - {*forms[0].bent, *(i for i, _ in shared)}
+        bent = {*forms[0].bent, *(i for i, _ in parts[0].shared)}
+        plain = {*range(len(roles.regressors))} - bent
         return tuple(
             Polynomial.of(
                 together(teachers, i),

@@ -137,9 +137,10 @@ class CausalLeaveOneOut:
         """What the judges say of h at each ξ, so many scales having been searched."""
         projected, causal = map(arrays.to_numpy, self.errors(regs))
         controlled = without(self.V, causal) if self.known else projected
-        mean = self.known * (causal**2).mean(1)
         evidence = self.stage.evidence(regs) - OPTIMISM * (searched - 1)
-        return Judged(mean, projected**2, controlled**2, evidence, np.full(len(evidence), bare))
+        alike = np.full(len(evidence), bare)
+        means = self.known * (causal**2).mean(1), (controlled**2).mean(1)
+        return Judged(*means, projected**2, evidence, alike)
 
 
 def without(V: np.ndarray, errors: np.ndarray) -> np.ndarray:

@@ -20,6 +20,8 @@ JUDGES = 250  # of these, whose modes are compared
 STARTS = 3  # of modes that are compared, by what lies within
 NEAR = 2.0  # bandwidths
 FLAT = 1.9  # times as wide a kernel of order four is
+LESS = (-4.0, 0.0)  # decades, in which λ of laws is sought below that of means
+MANY = 200  # pairs, from which on it is: of fewer laws get too narrow
 NARROW = 1.0  # decades below the search for a density: posteriors are narrower than priors
 
 
@@ -38,11 +40,15 @@ class Told(NamedTuple):
         left out: in many columns tops of densities are noise.
     residuals : array of shape (n, d) or None
         Whose laws these are, if not of the latents as they are.
+    reg : float or None
+        λ of the weights in laws, if less than in means: that with the least score. A mean is of few
+        numbers, and learned best by flatter weights than a law of several humps.
     """
 
     width: tuple[float, ...] | None = None
     broad: bool = False
     residuals: Any = None
+    reg: float | None = None
 
     def known(self, kernel: Kernel) -> dict[str, Any]:
         """What laws carry; where a Gaussian kernel carries them, also the kernel of densities.
@@ -58,7 +64,9 @@ class Told(NamedTuple):
         return known | {"bandwidth": (FLAT * self.width[0],), "smooth": Gaussian4(1.0)}
 
 
-def told(kernel: Kernel, points, residuals, Phi, shares, reg: float, intercept=False) -> Told:
+def told(
+    kernel: Kernel, points, residuals, Phi, shares, reg: float, intercept=False, free=False
+) -> Told:
     """What pairs left out tell of laws of the points, or of residuals where these are better.
 
     Parameters
@@ -68,11 +76,12 @@ def told(kernel: Kernel, points, residuals, Phi, shares, reg: float, intercept=F
     residuals : (n, d), of the latents; or None
     reg : λ
     intercept : of the regression of laws on coordinates
+    free : whether λ of laws may be less
     """
     beta = arrays.to_numpy(shares)
     if np.sum(beta > 0) < FEWEST:
         return Told()
-    return LeftOut(Phi, beta, reg, intercept).told(kernel, points, residuals)
+    return LeftOut(Phi, beta, reg, intercept).told(kernel, points, residuals, free)
 
 
 class LeftOut:
@@ -96,56 +105,67 @@ class LeftOut:
         rows = self.roots[:, None] * arrays.to_numpy(Phi)[self.rows]
         self.smoother = Smoother.of(rows, intercept)
 
-    def told(self, kernel: Kernel, points, residuals) -> Told:
+    def told(self, kernel: Kernel, points, residuals, free: bool) -> Told:
         """By the points, or by residuals where laws of these are clearly better."""
-        Z, local = self.searched(kernel, points)
-        if local is None:
+        found = self.searched(kernel, points, free)
+        if found is None:
             return Told()
         around = None
-        if residuals is not None and not has_few_values(Z):
-            E, around = self.searched(kernel, residuals)
-        if around is not None and self.clear(self.losses(local, Z) - self.losses(around, E)):
-            Z, local = E, around
+        if residuals is not None and not has_few_values(found[0]):
+            around = self.searched(kernel, residuals)
+        if around is not None and self.clear(self.losses(*found) - self.losses(*around)):
+            found = around
         else:
             residuals = None
+        Z, local, reg = found
         n, d = self.count, Z.shape[1]
         local = local.scaled((len(Z) / n) ** (1 / (d + 4)) * n ** (2 / ((d + 4) * (d + 6))))
         width = tuple(np.broadcast_to(local.lengthscale, d).tolist())
-        return Told(width, self.modes_better(kernel, local, Z), residuals)
+        less = None if reg == self.reg else reg
+        return Told(width, self.modes_better(kernel, local, Z, reg), residuals, less)
 
-    def searched(self, kernel: Kernel, points) -> tuple[np.ndarray, Any]:
-        """Their points, and the kernel with the least score: None where these have no density."""
+    def searched(self, kernel: Kernel, points, free=False) -> tuple[np.ndarray, Any, float] | None:
+        """Their points, the kernel and λ with the least score: None where there is no density."""
         Z = arrays.to_numpy(points)[self.rows]
         if not kernel.boxed:
-            return Z, None
+            return None
         try:
             start = with_bandwidth(kernel, None, Z, "kernel_z")
         except ValueError:
-            return Z, None
-        pairs = Pairs(spread_ties(Z), start)
-        score = BandwidthScore(pairs, start, self.smoother, self.reg, self.roots)
-        best, _ = minimise_log10(score, FIRST[0] - NARROW, FIRST[1], precision=0.01)
-        return Z, start.scaled(best)
+            return None
+        pairs, reg = Pairs(spread_ties(Z), start), self.reg
 
-    def weights(self, rows: np.ndarray) -> np.ndarray:
+        def score(reg: float) -> BandwidthScore:
+            return BandwidthScore(pairs, start, self.smoother, reg, self.roots)
+
+        def best(reg: float) -> float:
+            return minimise_log10(score(reg), FIRST[0] - NARROW, FIRST[1], precision=0.01)[0]
+
+        factor = best(reg)
+        if free and self.count >= MANY and not has_few_values(Z):
+            reg *= minimise_log10(lambda s: score(s * self.reg)(factor), *LESS, 9, precision=0.1)[0]
+            factor = best(reg)
+        return Z, start.scaled(factor), reg
+
+    def weights(self, rows: np.ndarray, reg: float) -> np.ndarray:
         """Of the law of each of these rows, without it: (k, m)."""
-        P, shrink = self.smoother.P, self.smoother.shrink(self.reg)
+        P, shrink = self.smoother.P, self.smoother.shrink(reg)
         W = (P[rows] * shrink) @ (self.roots[:, None] * P).T
         W[np.arange(len(rows)), rows] = 0.0
         return W
 
-    def losses(self, kernel: Any, Z: np.ndarray) -> np.ndarray:
+    def losses(self, Z: np.ndarray, kernel: Any, reg: float) -> np.ndarray:
         """∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i), (m,)."""
         Z, m = spread_ties(Z), len(Z)
-        rest = np.maximum(1.0 - self.smoother.leverage(self.reg), SAFE)
-        W = self.weights(np.arange(m)) / (m * self.roots * rest)[:, None]
+        rest = np.maximum(1.0 - self.smoother.leverage(reg), SAFE)
+        W = self.weights(np.arange(m), reg) / (m * self.roots * rest)[:, None]
         own = (W * kernel.density_of(Z, Z)).sum(axis=1)
         return ((W @ kernel.self_convolved(Z.shape[1]).density_of(Z, Z)) * W).sum(axis=1) - 2 * own
 
-    def modes_better(self, kernel: Kernel, local: Any, Z: np.ndarray) -> bool:
+    def modes_better(self, kernel: Kernel, local: Any, Z: np.ndarray, reg: float) -> bool:
         """Whether modes by the one kernel are clearly nearer to rows left out."""
         judges = evenly(len(Z), JUDGES)
-        W, near = self.weights(judges), local.scaled(NEAR)
+        W, near = self.weights(judges, reg), local.scaled(NEAR)
 
         def hits(k: Any) -> np.ndarray:
             modes = MeanEmbedding.of_parts(Z, W, None, k).carrying(k.lengthscale).mode(STARTS)

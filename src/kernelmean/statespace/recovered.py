@@ -91,4 +91,4 @@ def _one_of_each(m: MeanEmbedding, bandwidth: float, rng) -> np.ndarray:
     """One draw from each member of a batch: one proposal at a time for those that lack it."""
     kernel = m.kernel.smoothing(bandwidth)
     level = np.zeros(len(m))
-    return positive_part.rejection(m.members(), kernel, level, 1, rng)[:, 0]
+    return positive_part.rejection(m.members(), kernel, level, 1, rng, spare=False)[:, 0]
