@@ -55,6 +55,13 @@ class Bent(Kernel):
         return arrays.like(self.bend(arrays.to_numpy(X)), X)
 
 
+def resized(kernel: Any, lengthscale) -> Any:
+    """The kernel at another lengthscale, bent or not."""
+    if isinstance(kernel, Bent):
+        return replace(kernel, kernel=resized(kernel.kernel, lengthscale))
+    return replace(kernel, lengthscale=lengthscale)
+
+
 def bent_columns(X: np.ndarray, kernel: Kernel) -> Bent | None:
     """The kernel on a scale that bends where columns have long tails; None where none has.
 

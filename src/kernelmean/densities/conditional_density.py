@@ -401,8 +401,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
                 raise ValueError("lengthscale is for fits whose rows are here; here are their sums")
             if not hasattr(fit.kernel_x, "lengthscale"):
                 raise ValueError(f"lengthscale is given, but {fit.kernel_x!r} has none")
-            own = np.asarray(fit.kernel_x.lengthscale)
-            kernel_x = fit.kernel_x.scaled(np.asarray(lengthscale) / own)
+            kernel_x = bending.resized(fit.kernel_x, lengthscale)
             Phi = as_feature_map(self.features).fit_transform(self.points_x_, kernel_x)
             smoother = Smoother.of(Phi, self.intercept_)
         return fit.score_at(smoother, kernel, "loo_score")(reg)
