@@ -292,6 +292,36 @@ def _unscented(data):
     return lambda: ukf.batch_filter(list(test.X))[0]
 
 
+def rounds(seed: int):
+    """Two states that go round a circle with changing steps, seen with noise: 500 rows and 200."""
+    rng = np.random.default_rng(seed)
+    angle = np.cumsum(rng.normal(0.3, 0.1, 700))
+    Z = np.column_stack([np.cos(angle), np.sin(angle)])
+    X = Z + 0.3 * rng.standard_normal(Z.shape)
+    return X[:500], Z[:500], X[500:], Z[500:]
+
+
+def _learned(data):
+    import kernelmean as km
+
+    X, Z, new, _ = data
+    return lambda: km.KernelBayesFilter().fit(X, Z).predict(new)
+
+
+def _lagged(data):
+    from sklearn.linear_model import RidgeCV
+
+    X, Z, new, _ = data
+    before, after = (
+        np.hstack([np.roll(A, lag, axis=0) for lag in range(5)]) for A in (X, np.vstack([X, new]))
+    )
+    return lambda: RidgeCV(np.logspace(-3, 3, 7)).fit(before[5:], Z[5:]).predict(after[500:])
+
+
+def _round_error(data, means) -> float:
+    return float(np.mean((means - data[3]) ** 2))
+
+
 def _moved(law, z: np.ndarray) -> np.ndarray:
     return law.transition(z[None])[0]
 
@@ -333,6 +363,9 @@ JOBS = {
     "KernelStateSpace, 50,000": states(50_000, 6),
     "KernelBayesFilter, 200 steps after 500 rows": Job(
         tracks, _filter, _track_error, {"UKF that knows the law": _unscented}, 0.03
+    ),
+    "KernelBayesFilter, fit, 500 rows that go round": Job(
+        rounds, _learned, _round_error, {"RidgeCV, five observations": _lagged}
     ),
     "KernelBayesFilter, tune at 500": Job(tracks, _tuned, _track_error, most=4),
     "kernelmean demo": Job(lambda seed: None, _demo, most=40),
