@@ -274,6 +274,15 @@ def test_densities_of_rows_of_its_own():
     assert_allclose(found, laws.wide.log_mixed(q, Y - shifts[:, None]), rtol=0, atol=3e-6)
 
 
+def test_densities_that_single_precision_does_not_hold(rng):
+    X, Y = rng.normal(size=(40, 2)), 1e-12 * rng.normal(size=(40, 6))
+    model = km.ConditionalDensity(km.Gaussian(1.0), 3e-13, 0.1, location=False)
+    laws = model.fit(X, Y).fit_.laws(X[:3])
+    found = laws.log_density_each(np.broadcast_to(Y[:5], (3, 5, 6)))
+    assert found.max() > 100
+    assert_allclose(found, laws.log_density(Y[:5]), rtol=0, atol=0.02)
+
+
 @pytest.mark.slow
 def test_volatility_is_saved_with_its_width(tmp_path):
     Z, X = volatility(150, 0.9, 0.5, 0)

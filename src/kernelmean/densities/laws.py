@@ -297,9 +297,10 @@ class MovedLaws(Saveable, Law):
         for b, w in enumerate(m.weights.astype(np.float32)):
             rows = moved[b, near[b]].astype(np.float32)
             for some in arrays.slices(len(rows), max(1, SHORT // len(points))):
-                rows[some, 0] = w @ m.kernel.density_of(points, rows[some])
+                rows[some, 0] = w @ m.kernel.gram_of(points, rows[some])
             q[b, near[b]] = rows[:, 0]
-        return np.maximum(q, 0.0) / self._roughly[:, None]
+        height = np.exp(-m.kernel.log_normaliser(self._d))  # may be beyond single precision
+        return np.maximum(q, 0.0) * (height / self._roughly[:, None])
 
     def _near(self, moved: np.ndarray) -> np.ndarray:
         """Whether rows (..., d) are within reach of any point, in each column."""
