@@ -15,7 +15,7 @@ from ..core import Array, arrays, checks
 from ..core.interval import Interval, of_ends
 from ..core.interval import ends as parts_of
 from ..core.labels import Labels
-from ..core.moments import block_rows, row_blocks
+from ..core.moments import row_blocks
 from ..core.saving import Saveable
 from ..embedding.embedding import MeanEmbedding, tilts
 from ..embedding.law import Law
@@ -24,7 +24,7 @@ from ..embedding.move import Move, Wide
 from ..kernels import Kernel
 
 ROUGH_MASS = 0.01  # relative error of the mass of a law where that will do
-SHORT = 2**18  # numbers in single precision that stay in cache
+BLOCK = 2**18  # numbers that stay in cache
 EVALUATIONS = 2**28  # of the kernel, beyond which densities of pairs are interpolated
 
 
@@ -193,8 +193,8 @@ class MovedLaws(Saveable, Law):
         Of several columns in single precision, with an integral that is one but for a hundredth.
         """
         moved = self._kernel_move.back(Y)
-        p = self._line.pdf(moved[..., 0]) if self._d == 1 else self._in_short(moved)
-        return self._log_density(Y, p, moved)
+        p = self._positive(moved, np.float32)
+        return self._log_density(Y, p if self._d == 1 else p / self._roughly[:, None], moved)
 
     def density_of_pairs(self, Y) -> Array:
         """Density of law b at row b of Y, (m,)."""
@@ -281,26 +281,14 @@ class MovedLaws(Saveable, Law):
         whole = self._embedding.altered(_left=self.weights, _right=None)
         return MovedLaws(whole, self.move, self.wide, self.drawn)
 
-    def _positive(self, moved: np.ndarray) -> np.ndarray:
+    def _positive(self, moved: np.ndarray, kind: type = float) -> np.ndarray:
         """Of every law at rows of its own, (m, k, d): (m, k), before several columns sum to one."""
         if self._d == 1:
             return self._line.pdf(moved[..., 0])
         near, q = self._near(moved), np.zeros(moved.shape[:2])
         if near.any():
-            q[near] = self._smooth(moved[near], np.nonzero(near)[0])
+            q[near] = self._smooth(moved[near], np.nonzero(near)[0], kind)
         return np.maximum(q, 0.0)
-
-    def _in_short(self, moved: np.ndarray) -> np.ndarray:
-        """The same of several columns, of sum one, in single precision."""
-        m, near = self._kernels.normalised().members(), self._near(moved)
-        points, q = m.points.astype(np.float32), np.zeros(near.shape)
-        for b, w in enumerate(m.weights.astype(np.float32)):
-            rows = moved[b, near[b]].astype(np.float32)
-            for some in arrays.slices(len(rows), max(1, SHORT // len(points))):
-                rows[some, 0] = w @ m.kernel.gram_of(points, rows[some])
-            q[b, near[b]] = rows[:, 0]
-        height = np.exp(-m.kernel.log_normaliser(self._d))  # may be beyond single precision
-        return np.maximum(q, 0.0) * (height / self._roughly[:, None])
 
     def _near(self, moved: np.ndarray) -> np.ndarray:
         """Whether rows (..., d) are within reach of any point, in each column."""
@@ -322,16 +310,16 @@ class MovedLaws(Saveable, Law):
         q = self._smooth(moved, np.arange(len(Y)))
         return np.maximum(q, 0.0) / self._whole, moved
 
-    def _smooth(self, Y: np.ndarray, member: np.ndarray) -> np.ndarray:
-        """q of the member's weights at each row of Y, normalised to Σw = 1."""
+    def _smooth(self, Y: np.ndarray, member: np.ndarray, kind: type = float) -> np.ndarray:
+        """q of the member's weights at each row of Y, normalised to Σw = 1, in this precision."""
         m = self._kernels.normalised().members()
         left, right = m.factors
-        parts = []
-        for rows, who in row_blocks(Y, member, rows=block_rows(len(m.points))):
-            K = m.kernel.density(m.points, rows)
-            K = K if right is None else right.T @ K
-            parts.append(np.einsum("ir,ri->i", left[who], K))
-        return np.concatenate(parts)
+        points, left, parts = m.points.astype(kind), left.astype(kind), []
+        for rows, who in row_blocks(Y.astype(kind), member, rows=BLOCK // len(points) + 1):
+            K = m.kernel.gram_of(rows, points)
+            K = K if right is None else K @ right
+            parts.append(np.einsum("ir,ir->i", left[who], K))
+        return np.concatenate(parts) * m.kernel.height(self._d)
 
     @cached_property
     def _line(self) -> Line:

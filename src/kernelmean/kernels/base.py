@@ -203,13 +203,17 @@ class Kernel(Saveable):
         raise ValueError(f"{self!r} is not a smoothing kernel, so it has no density")
 
     def density_of(self, X, Y) -> Array:
-        log_height = -self.log_normaliser(X.shape[1])
+        return self.gram_of(X, Y) * self.height(X.shape[1])
+
+    def height(self, d: int) -> float:
+        """Of the density of d columns, over the kernel."""
+        log_height = -self.log_normaliser(d)
         if log_height > 700:
             raise ValueError(
-                f"the density of {self!r} in {X.shape[1]} columns is beyond the range of floats; a "
+                f"the density of {self!r} in {d} columns is beyond the range of floats; a "
                 "larger bandwidth is needed"
             )
-        return self.gram_of(X, Y) * math.exp(log_height)
+        return math.exp(log_height)
 
     def log_normaliser(self, d: int) -> float:
         raise ValueError(f"{self!r} is not a smoothing kernel, so it has no density")
