@@ -10,12 +10,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from ..core import arrays
-from ..core.checks import Array, as_points, check_columns, check_lengths
-from ..core.interval import Interval
+from ..core import Array, Interval, Saveable, Summary, arrays
+from ..core.checks import as_points, check_columns, check_lengths
 from ..core.moments import evenly, row_blocks
-from ..core.saving import Saveable
-from ..core.summary import Summary
 from ..instruments.inference import confidence_limits
 from ..instruments.kernel_iv import KernelIV
 

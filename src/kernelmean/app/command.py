@@ -14,9 +14,9 @@ from typing import Annotated, Any, ClassVar
 import typer
 from rich.markup import escape
 
+from ..core import Rows
 from ..core.checks import hushed
 from ..core.minimise import SEARCH_ROWS
-from ..core.rows import Rows
 from ..core.threads import one_thread
 from ..kernels import TUNED
 from . import terminal

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ..core.rows import Rows
+from ..core import Rows
 from .errors import Interrupted, UserError
 from .tables import ROW, free_name
 

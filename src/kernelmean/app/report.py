@@ -10,9 +10,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from ..core import Line, Rows
 from ..core.checks import hushed
-from ..core.rows import Rows
-from ..core.summary import Line
 from .files import Content
 from .words import Texts
 

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..core import Rows
 from ..core.checks import LARGEST
-from ..core.rows import Rows, parquet_files
+from ..core.rows import parquet_files
 from .errors import UserError, did_you_mean
 
 SEPARATORS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}

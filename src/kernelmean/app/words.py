@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.rows import Rows
+from ..core import Rows
 
 MODEL = "model.km"
 SHOWN = 12  # rows in a table

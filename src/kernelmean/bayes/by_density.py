@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import arrays, checks
-from ..core.checks import Array
+from ..core import Array, arrays, checks
 from ..core.minimise import CLEAR, mean_and_error
 from ..core.stages import stage
 from ..densities import ConditionalDensity

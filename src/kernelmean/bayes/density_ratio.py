@@ -8,14 +8,12 @@ from typing import ClassVar
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays, solves
-from ..core.checks import Array, as_points, column_names, hushed, note_columns
+from ..core import Array, Block, Line, Moments, Saveable, Summary, arrays, solves
+from ..core.checks import as_points, column_names, hushed, note_columns
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
-from ..core.moments import Moments, Order, canonical_order, evenly
+from ..core.moments import Order, canonical_order, evenly
 from ..core.parameters import check_parameters, optional, positive, share
-from ..core.saving import Saveable
-from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding, as_one_embedding
 from ..embedding.law import names_like

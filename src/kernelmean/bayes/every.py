@@ -11,10 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..core import arrays
-from ..core.checks import Array
-from ..core.moments import Moments
-from ..core.rows import Rows
+from ..core import Array, Moments, Rows, arrays
 from ..features.base import FeatureMap
 from ..features.landmarks import Further
 

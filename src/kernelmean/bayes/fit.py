@@ -8,11 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, Rows, Saveable, arrays
 from ..core.moments import Order, how_often
-from ..core.rows import Rows
-from ..core.saving import Saveable
 from ..core.stages import stage
 from ..densities.bending import Bent, long_tails
 from ..features.base import FeatureMap

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import arrays, solves
-from ..core.checks import Array
+from ..core import Array, arrays, solves
 from ..core.minimise import DECADES, minimise_log10
 from ..regression.leave_one_out import LeaveOneOut
 from .prior import as_they_came

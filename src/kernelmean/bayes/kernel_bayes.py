@@ -9,15 +9,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays, checks
-from ..core.checks import Array
+from ..core import Array, Block, Interval, Labels, Line, Saveable, Summary, arrays, checks
 from ..core.elsewhere import by_blocks, few_of
-from ..core.interval import Interval
-from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
 from ..core.parameters import check_parameters, choice, flag, optional, positive
-from ..core.saving import Saveable
-from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..densities import ConditionalDensity
 from ..densities.bending import bends_block

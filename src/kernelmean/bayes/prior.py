@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from sklearn.base import clone
 
-from ..core import arrays, checks, solves
-from ..core.checks import Array
+from ..core import Array, arrays, checks, solves
 from ..embedding.embedding import MeanEmbedding, as_one_embedding
 from ..features.base import FeatureMap
 from ..kernels import Kernel

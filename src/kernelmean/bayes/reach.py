@@ -16,8 +16,7 @@ import math
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from ..regression.support import nearest_of
 
 ENOUGH = 20  # pairs; of few their root

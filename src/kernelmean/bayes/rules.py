@@ -2,8 +2,7 @@
 
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays, solves
-from ..core.checks import Array
+from ..core import Array, arrays, solves
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import OnColumns
 from ..regression.conditional import ConditionalEmbedding, ConditionalOperator

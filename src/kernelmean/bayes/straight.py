@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from ..densities.bending import Bent
 from ..densities.location import HARDLY, Slopes
 from ..kernels import Kernel

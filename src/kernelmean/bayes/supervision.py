@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array, as_floats, as_points, check_lengths, check_positive
+from ..core import Array, arrays
+from ..core.checks import as_floats, as_points, check_lengths, check_positive
 from ..embedding.embedding import MeanEmbedding
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import arrays, checks
-from ..core.checks import Array
+from ..core import Array, arrays, checks
 from ..embedding.adjusted import in_box
 from ..embedding.weighted import divisor
 from ..features.landmarks import Further, Landmarks

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..core import arrays
-from ..core.saving import Saveable
-from ..core.summary import Line
+from ..core import Line, Saveable, arrays
 from .laws import MovedLaws
 
 SHARE, FEWEST = 0.01, 5  # of the rows, and in number, from which on a repeated value is an atom

@@ -10,9 +10,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..core import Array, arrays
+from ..core import Array, Block, Line, arrays
 from ..core.minimise import mean_and_error
-from ..core.summary import Block, Line
 from ..embedding.move import Bend, Wide
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel

@@ -15,10 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from ..core import arrays
+from ..core import Moments, Rows, arrays
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import Moments
-from ..core.rows import Rows
 from ..features.base import FeatureMap
 from ..kernels import CorrelatedGaussian
 from ..regression.smoother import Smoother, with_ones

@@ -7,18 +7,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Array, arrays, checks
+from ..core import Array, Block, Interval, Labels, Line, Rows, Saveable, Summary, arrays, checks
 from ..core.elsewhere import by_blocks, few_of
-from ..core.interval import Interval
-from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import canonical_order, evenly, once
 from ..core.old_names import attribute
 from ..core.parameters import auto, check_parameters, either, optional, positive, share
 from ..core.progress import track
-from ..core.rows import Rows
-from ..core.saving import Saveable
-from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like

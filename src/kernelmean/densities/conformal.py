@@ -6,10 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array, check_level, warn_numerical
-from ..core.interval import Interval
-from ..core.saving import Saveable
+from ..core import Array, Interval, Saveable, arrays
+from ..core.checks import check_level, warn_numerical
 from .laws import MovedLaws
 
 

@@ -7,14 +7,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Array, arrays, checks
+from ..core import Array, Block, Labels, Line, Saveable, Summary, arrays, checks
 from ..core.elsewhere import by_blocks, few_of
-from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS, minimise_log10
 from ..core.moments import block_rows, canonical_order, evenly, row_blocks
 from ..core.parameters import check_parameters, either, share
-from ..core.saving import Saveable
-from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like

@@ -7,10 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array, frozen, warn_numerical
+from ..core import Array, Saveable, arrays
+from ..core.checks import frozen, warn_numerical
 from ..core.moments import Order, canonical_order, evenly
-from ..core.saving import Saveable
 from ..core.solves import kept
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.move import Bend, Move, Wide

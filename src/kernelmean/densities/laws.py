@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from ..core import Array, arrays, checks
-from ..core.interval import Interval, of_ends
+from ..core import Array, Interval, Labels, Saveable, arrays, checks
 from ..core.interval import ends as parts_of
-from ..core.labels import Labels
+from ..core.interval import of_ends
 from ..core.moments import row_blocks
-from ..core.saving import Saveable
 from ..embedding.embedding import MeanEmbedding, tilts
 from ..embedding.law import Law
 from ..embedding.line import NEGLIGIBLE, STILL, Line, ends, quantiles

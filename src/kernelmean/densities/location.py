@@ -11,12 +11,9 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from ..core import arrays
-from ..core.checks import Array, hushed
+from ..core import Array, Moments, Rows, Saveable, arrays
+from ..core.checks import hushed
 from ..core.minimise import SLACK, descend, heaviest_within, mean_and_error, minimise_log10
-from ..core.moments import Moments
-from ..core.rows import Rows
-from ..core.saving import Saveable
 from ..embedding.move import Bend
 from ..features.base import FeatureMap
 from ..kernels import Kernel

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..core import Array, arrays
-from ..core.rows import Rows
+from ..core import Array, Rows, arrays
 from ..embedding.move import Bend
 from ..features.landmarks import Nystroem
 from ..regression.lengthscales import residuals_left_out

@@ -7,11 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array, frozen, hushed
+from ..core import Array, Rows, arrays
+from ..core.checks import frozen, hushed
 from ..core.minimise import largest, mean_and_error, minimise_log10
 from ..core.moments import evenly
-from ..core.rows import Rows
 from ..core.stages import stage
 from ..embedding.move import MOST, Bend, Wide
 from ..features.base import FeatureMap

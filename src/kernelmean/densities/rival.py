@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
+from ..core import Line
 from ..core.minimise import CLEAR
-from ..core.summary import Line
 from ..regression.smoother import with_ones
 
 SMALLEST, TINY = 1e-12, 1e-100  # variance of the errors, in those of Y; and of those

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array, hushed
+from ..core import Array, arrays
+from ..core.checks import hushed
 from ..core.minimise import descend, largest, minimise_log10
 from ..core.moments import evenly
 from ..embedding.embedding import MeanEmbedding

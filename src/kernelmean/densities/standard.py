@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
-from ..core import Array, arrays
-from ..core.saving import Saveable
+from ..core import Array, Saveable, arrays
 from ..features.base import Bare
 from ..features.landmarks import Nystroem
 from ..kernels import fitted_kernel

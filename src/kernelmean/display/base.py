@@ -5,8 +5,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..core import Labels
 from ..core.arrays import to_numpy
-from ..core.labels import Labels, pandas
+from ..core.labels import pandas
 from .style import legend_above, literal, time_axis
 
 

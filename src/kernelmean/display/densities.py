@@ -7,9 +7,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ..core import Labels
 from ..core.arrays import to_numpy
 from ..core.checks import as_points, check_column, check_columns, check_count, check_lengths
-from ..core.labels import Labels
 from ..densities.conditional_density import ConditionalDensity
 from ..embedding.law import names_like
 from .base import Display, PanelDisplay, along, panels

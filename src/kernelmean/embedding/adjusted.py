@@ -7,9 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array
-from ..core.interval import Interval
+from ..core import Array, Interval, arrays
 from .embedding import MeanEmbedding, tilts
 
 

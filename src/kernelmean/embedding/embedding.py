@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core import arrays, checks
-from ..core.checks import Array
-from ..core.interval import Interval
-from ..core.labels import Labels, law_frame
+from ..core import Array, Interval, Labels, arrays, checks
+from ..core.labels import law_frame
 from ..core.old_names import attribute
 from ..kernels import Kernel, as_kernel, fitted_kernel
 from . import positive_part, recovery

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, arrays
 from .move import Move, Wide
 
 STEPS = 60  # of bisection, to the last bit of a float, and of Newton's method

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..core.checks import Array
-from ..core.interval import Interval
-from ..core.labels import Labels, law_frame
+from ..core import Array, Interval, Labels
+from ..core.labels import law_frame
 from .embedding import MeanEmbedding
 from .scored import Scored
 

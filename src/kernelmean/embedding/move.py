@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from ..core.saving import Saveable
+from ..core import Saveable
 
 WIDTH = 1.5  # of the Laplace law, in mean absolute deviations: its tails outreach those of the data
 MOST = 0.5  # share

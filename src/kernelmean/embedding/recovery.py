@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import arrays, checks
-from ..core.checks import Array
+from ..core import Array, arrays, checks
 from ..core.moments import block_rows, normal_bandwidth, row_blocks
 from ..kernels import Kernel
 from .line import Line, quantiles

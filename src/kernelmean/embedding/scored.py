@@ -3,8 +3,8 @@
 import numpy as np
 
 from .. import metrics
-from ..core import arrays
-from ..core.checks import Array, as_points, check_columns, check_lengths
+from ..core import Array, arrays
+from ..core.checks import as_points, check_columns, check_lengths
 
 LEVELS = 256  # of the quantiles that a score takes
 

@@ -8,10 +8,8 @@ from typing import Self
 
 import numpy as np
 
-from ..core import arrays, checks
-from ..core.checks import Array
+from ..core import Array, Saveable, arrays, checks
 from ..core.moments import block_rows, row_blocks
-from ..core.saving import Saveable
 from ..kernels import Kernel
 
 

@@ -8,14 +8,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import TransformerTags
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays
-from ..core.checks import Array, check_choice, check_column, check_columns, note_columns
+from ..core import Array, Block, Line, Rows, Saveable, arrays
+from ..core.checks import check_choice, check_column, check_columns, note_columns
 from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.extras import require
 from ..core.minimise import SEARCH_ROWS
-from ..core.rows import Rows
-from ..core.saving import Saveable
-from ..core.summary import Block, Line, kernel_lines
+from ..core.summary import kernel_lines
 from ..kernels import Kernel, as_kernel, check_size
 
 

@@ -2,8 +2,8 @@
 
 import math
 
-from ..core import arrays
-from ..core.checks import Array, check_count, check_library, generator
+from ..core import Array, arrays
+from ..core.checks import check_count, check_library, generator
 from ..core.moments import block_rows
 from .base import FeatureMap
 

@@ -8,10 +8,9 @@ from operator import add
 import numpy as np
 from sklearn.base import clone
 
-from ..core import Array, arrays, checks, solves
+from ..core import Array, Rows, arrays, checks, solves
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import block_rows, evenly, row_blocks
-from ..core.rows import Rows
 from ..core.threads import side_by_side
 from ..kernels import Kernel
 from .base import FeatureMap

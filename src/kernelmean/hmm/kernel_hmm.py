@@ -17,13 +17,12 @@ from ..chains.options import EM, as_em
 from ..chains.order import MAX_COMPONENTS, METHODS, Order, Spectrum
 from ..chains.rows import Rows, gaps_in
 from ..chains.search import Judge, best_fit, factors, next_error
-from ..core import arrays
-from ..core.checks import Array, as_vector, check_choice, check_count, check_lengths, generator
+from ..core import Array, Block, Line, arrays
+from ..core.checks import as_vector, check_choice, check_count, check_lengths, generator
 from ..core.elsewhere import aligned, is_far
 from ..core.parameters import choice, count, either, flag, into, moved, optional, options, positive
 from ..core.progress import Verbose
 from ..core.sequences import check_sequences
-from ..core.summary import Block, Line
 from ..core.threads import doors
 from ..kernels import Delta
 from .learn import Fit, Plan

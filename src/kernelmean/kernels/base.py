@@ -10,9 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array, as_points, check_column, check_columns
-from ..core.saving import Saveable
+from ..core import Array, Saveable, arrays
+from ..core.checks import as_points, check_column, check_columns
 
 __all__ = ["Kernel"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.special import i0e
 
-from ..core import arrays
-from ..core.checks import Array, as_points, check_positive
+from ..core import Array, arrays
+from ..core.checks import as_points, check_positive
 from .base import Kernel, Lengthscale
 from .radial import Gaussian, _pick, _positive, check_lengthscale, median_lengthscale
 

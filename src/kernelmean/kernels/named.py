@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array, check_choice
+from ..core import Array, arrays
+from ..core.checks import check_choice
 from ..core.moments import canonical_order, evenly
 from ..core.saving import is_sklearn_kernel
 from .base import NAMED, TUNED, Kernel

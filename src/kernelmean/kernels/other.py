@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array, as_points, check_positive
+from ..core import Array, arrays
+from ..core.checks import as_points, check_positive
 from .base import Kernel
 from .manifold import flat_matrices, nearest_rotations, rotation_points
 

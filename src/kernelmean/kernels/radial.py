@@ -12,8 +12,8 @@ from scipy.optimize import brentq
 from scipy.spatial.distance import pdist
 from scipy.special import gammaln, kve, ndtr
 
-from ..core import arrays
-from ..core.checks import SMALLEST, Array, as_points, check_choice, check_positive
+from ..core import Array, arrays
+from ..core.checks import SMALLEST, as_points, check_choice, check_positive
 from .base import Kernel, Lengthscale
 
 __all__ = ["Gaussian", "Laplace", "Matern", "median_lengthscale"]

@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core import arrays
+from ..core import Line, arrays
 from ..core.checks import SMALLEST
 from ..core.moments import normal_bandwidth
-from ..core.summary import Line
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Gaussian, as_kernel
 

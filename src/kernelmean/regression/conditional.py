@@ -10,15 +10,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Array, arrays, checks, solves
+from ..core import Array, Interval, Labels, Moments, Rows, Saveable, arrays, checks, solves
 from ..core.elsewhere import by_blocks, few_of
-from ..core.interval import Interval
-from ..core.labels import Labels
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import Moments, Order, how_often
+from ..core.moments import Order, how_often
 from ..core.parameters import auto, check_parameters, flag, optional, positive
-from ..core.rows import Rows
-from ..core.saving import Saveable
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding, as_embedding

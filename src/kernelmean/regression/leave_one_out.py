@@ -6,11 +6,10 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
-from ..core import arrays, solves
-from ..core.checks import Array, hushed
+from ..core import Array, Saveable, arrays, solves
+from ..core.checks import hushed
 from ..core.minimise import DECADES, heaviest_within, minimise_log10, standard_error
 from ..core.moments import canonical_order, evenly
-from ..core.saving import Saveable
 from ..features.landmarks import Nystroem
 
 SCALES = (-1.0, 1.0)  # range of log10 scale of a lengthscale

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..core import Array, arrays, solves
-from ..core.moments import Moments
-from ..core.saving import Saveable
+from ..core import Array, Moments, Saveable, arrays, solves
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial import KDTree
 
-from ..core import arrays
-from ..core.checks import Array, check_library, warn_numerical
-from ..core.saving import Saveable
+from ..core import Array, Saveable, arrays
+from ..core.checks import check_library, warn_numerical
 from ..kernels import Kernel
 
 FAR = 0.1  # widths of the box beyond it, which are said

@@ -11,9 +11,8 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
-from ...core.interval import Interval
+from ...core import Interval, Rows
 from ...core.moments import block_rows, evenly, how_often, row_blocks
-from ...core.rows import Rows
 from ...display import CURVE, DATA, DRAWN, StructuralCurveDisplay
 from ...instruments import inference
 from ...instruments.columns import CATEGORY, LINEAR, OTHERS, Roles, check_repeated
