@@ -6,8 +6,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.special import digamma
 
-from .core import arrays
-from .core.checks import as_floats, as_levels, as_vector, check_lengths
+from .core import arrays, checks
 
 MOST_STATES = 8  # whose permutations are enumerated
 
@@ -34,8 +33,8 @@ def pinball(y, predicted, q) -> np.ndarray:
     >>> pinball([1.0, 3.0], [2.0, 2.0], 0.9)
     array([0.1, 0.9])
     """
-    y, predicted = as_floats(y, "y"), as_floats(predicted, "predicted")
-    levels = as_levels(np.ravel(q)).reshape(np.shape(q))
+    y, predicted = checks.as_floats(y, "y"), checks.as_floats(predicted, "predicted")
+    levels = checks.as_levels(np.ravel(q)).reshape(np.shape(q))
     off = arrays.to_numpy(y) - arrays.to_numpy(predicted)
     return off * (levels - (off < 0))
 
@@ -62,7 +61,7 @@ def tmse(startprob, transmat, startprob_hat, transmat_hat) -> float:
     """
     pi, Q = _parameters(startprob, transmat, "startprob", "transmat")
     pi_hat, Q_hat = _parameters(startprob_hat, transmat_hat, "startprob_hat", "transmat_hat")
-    check_lengths(len(pi), len(pi_hat), "startprob", "startprob_hat")
+    checks.check_lengths(len(pi), len(pi_hat), "startprob", "startprob_hat")
     orders = (list(order) for order in permutations(range(len(pi))))
     return min(
         float(np.sum((pi - pi_hat[o]) ** 2) + np.sum((Q - Q_hat[np.ix_(o, o)]) ** 2))
@@ -71,7 +70,7 @@ def tmse(startprob, transmat, startprob_hat, transmat_hat) -> float:
 
 
 def _parameters(startprob, transmat, first: str, second: str) -> tuple[np.ndarray, np.ndarray]:
-    pi, Q = as_vector(startprob, first), as_floats(transmat, second)
+    pi, Q = checks.as_vector(startprob, first), checks.as_floats(transmat, second)
     K = len(pi)
     if K > MOST_STATES:
         raise ValueError(f"{first} has {K} states; at most {MOST_STATES} can be enumerated")
@@ -99,8 +98,8 @@ def matched_accuracy(states, predicted) -> float:
     """
     from sklearn.metrics.cluster import contingency_matrix  # a tenth of a second to read
 
-    states, predicted = as_vector(states, "states"), as_vector(predicted, "predicted")
-    check_lengths(len(states), len(predicted), "states", "predicted")
+    states, predicted = checks.as_vector(states, "states"), checks.as_vector(predicted, "predicted")
+    checks.check_lengths(len(states), len(predicted), "states", "predicted")
     counts = contingency_matrix(states, predicted)
     return float(counts[linear_sum_assignment(counts, maximize=True)].sum() / len(states))
 
@@ -172,11 +171,11 @@ def mse_log_variance(variance, squared_return) -> float:
 
 
 def _forecasts(variance, squared_return) -> tuple[np.ndarray, np.ndarray]:
-    squares = arrays.to_numpy(as_vector(squared_return, "squared_return"))
+    squares = arrays.to_numpy(checks.as_vector(squared_return, "squared_return"))
     if np.ndim(variance) == 0:
         variance = np.full(len(squares), variance)
-    variance = arrays.to_numpy(as_vector(variance, "variance"))
-    check_lengths(len(squares), len(variance), "squared_return", "variance")
+    variance = arrays.to_numpy(checks.as_vector(variance, "variance"))
+    checks.check_lengths(len(squares), len(variance), "squared_return", "variance")
     if np.any(variance <= 0):
         raise ValueError(f"variance contains {variance.min()}; positive numbers are needed")
     if np.any(squares < 0):

@@ -10,8 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from ..core import Array, Interval, Saveable, Summary, arrays
-from ..core.checks import as_points, check_columns, check_lengths
+from ..core import Array, Interval, Saveable, Summary, arrays, checks
 from ..core.moments import evenly, row_blocks
 from ..instruments.inference import confidence_limits
 from ..instruments.kernel_iv import KernelIV
@@ -69,7 +68,7 @@ class KernelIVEffect(Saveable):
         W : array of shape (n, d_w), optional
             Controls, over which effects are averaged.
         """
-        treatments = as_points(T, "T")
+        treatments = checks.as_points(T, "T")
         n = treatments.shape[0]
         features, controls = (_exogenous(part, name, n) for part, name in ((X, "X"), (W, "W")))
         C = np.hstack([features, controls])
@@ -175,11 +174,11 @@ class KernelIVEffect(Saveable):
         if not hasattr(self, "model_"):
             raise NotFittedError("this KernelIVEffect is not fitted yet; call fit first")
         d_t, d_x = self._widths
-        T = np.full((m, d_t), T) if np.ndim(T) == 0 else arrays.to_numpy(as_points(T, "T"))
+        T = np.full((m, d_t), T) if np.ndim(T) == 0 else arrays.to_numpy(checks.as_points(T, "T"))
         features = _exogenous(X, "X", m)
         for name, part, d in [("T", T, d_t), ("X", features, d_x)]:
-            check_columns(part, d, name, "the model")
-        check_lengths(m, T.shape[0], "X", "T")
+            checks.check_columns(part, d, name, "the model")
+        checks.check_lengths(m, T.shape[0], "X", "T")
         return T, features
 
     def _interval(self, A: Array, alpha: float) -> Interval:
@@ -199,8 +198,8 @@ def _exogenous(part, name: str, n: int) -> np.ndarray:
     """Columns of numbers; none for None."""
     if part is None:
         return np.empty((n, 0))
-    points = arrays.to_numpy(as_points(part, name))
-    check_lengths(n, points.shape[0], "T", name)
+    points = arrays.to_numpy(checks.as_points(part, name))
+    checks.check_lengths(n, points.shape[0], "T", name)
     return points
 
 

@@ -14,8 +14,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 from rich.markup import escape
 
-from ..core import Rows
-from ..core.checks import hushed
+from ..core import Rows, checks
 from ..core.minimise import SEARCH_ROWS
 from ..core.threads import one_thread
 from ..kernels import TUNED
@@ -190,7 +189,7 @@ class Command:
         """Add the command to a console application; what it does, unless told, is all of it."""
 
         def call(**given: Any) -> Any:
-            with hushed(), one_thread():  # what a reader has to know is noted
+            with checks.hushed(), one_thread():  # what a reader has to know is noted
                 return (do or self)(**given)
 
         parameters = self.parameters()

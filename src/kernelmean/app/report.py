@@ -10,8 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from ..core import Line, Rows
-from ..core.checks import hushed
+from ..core import Line, Rows, checks
 from .files import Content
 from .words import Texts
 
@@ -235,7 +234,7 @@ def account(say: Texts, model: Any, own: Sequence[Fact] = (), **known: str) -> l
         text = re.sub(r"(?<![\w-])-(?=\d)", "−", line.text)
         return line.name, text, " ".join(meaning.split()).format_map(known)
 
-    with hushed():
+    with checks.hushed():
         blocks = model.summary().blocks
     said = [Numbers([told(line) for line in block.lines], block.name) for block in blocks]
     return [Numbers(own), *said] if own else said

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..core import Rows
-from ..core.checks import LARGEST
+from ..core import Rows, checks
 from ..core.rows import parquet_files
 from .errors import UserError, did_you_mean
 
@@ -388,8 +387,8 @@ def check_sample(frame: pd.DataFrame, what: str = "rows", count: int | None = No
                 f"column {name!r} is {column.mean():g} in every row; leave it out: a column that "
                 "never changes tells nothing"
             )
-        if column.abs().max() > LARGEST:
-            raise UserError(f"column {name!r} has values beyond {LARGEST:g}; rescale it")
+        if column.abs().max() > checks.LARGEST:
+            raise UserError(f"column {name!r} has values beyond {checks.LARGEST:g}; rescale it")
 
 
 def refuse_empty(frame: pd.DataFrame) -> None:

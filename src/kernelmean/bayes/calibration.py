@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from ..core import arrays
-from ..core.checks import check_count, check_level, generator
+from ..core import arrays, checks
 from ..core.progress import Verbose
 from .simulate import Source, simulate_posterior
 
@@ -39,7 +38,7 @@ class Calibration:
     def coverage(self, level: float = 0.95) -> np.ndarray:
         """Share of data sets whose central interval holds the true parameter, (p,)."""
         off = np.abs(self.ranks - 0.5 * self.draws)
-        return np.mean(off <= 0.5 * (check_level(level) * (self.draws + 1) - 1), axis=0)
+        return np.mean(off <= 0.5 * (checks.check_level(level) * (self.draws + 1) - 1), axis=0)
 
     @property
     def chi2_pvalue(self) -> np.ndarray:
@@ -132,9 +131,9 @@ def simulation_based_calibration(
     >>> bool(found.pvalue > 0.01)
     True
     """
-    datasets = check_count(datasets, "datasets", minimum=20)
-    draws = check_count(draws, "draws", minimum=9)
-    rng = generator(random_state)
+    datasets = checks.check_count(datasets, "datasets", minimum=20)
+    draws = checks.check_count(draws, "draws", minimum=9)
+    rng = checks.generator(random_state)
     source = Source(prior_sampler, simulator, batch_size, n_jobs, rng, verbose=False)
     theta, observed = source.pairs(source.parameters(datasets))
     laws = simulate_posterior(

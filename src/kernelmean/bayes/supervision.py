@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from ..core import Array, arrays
-from ..core.checks import as_floats, as_points, check_lengths, check_positive
+from ..core import Array, arrays, checks
 from ..embedding.embedding import MeanEmbedding
 
 
@@ -25,17 +24,17 @@ def targets(z_s, s: int) -> tuple[Array, Array]:
     if isinstance(z_s, MeanEmbedding):
         points, A = z_s.points, z_s.weights if z_s.batch is not None else z_s.weights[None, :]
     else:
-        points = as_points(z_s, "z_s")
+        points = checks.as_points(z_s, "z_s")
         A = arrays.like(np.eye(points.shape[0]), points)
-    check_lengths(s, A.shape[0], "x_s", "z_s")
+    checks.check_lengths(s, A.shape[0], "x_s", "z_s")
     return points, A
 
 
 def each_strength(strength, s: int) -> np.ndarray:
     """One checked strength per row of the supervision."""
-    values = arrays.to_numpy(as_floats(strength, "strength"))
+    values = arrays.to_numpy(checks.as_floats(strength, "strength"))
     if values.ndim and values.shape != (s,):
         raise ValueError(f"strength has shape {values.shape}; a number, or {s} of them, is needed")
     for value in values.ravel():
-        check_positive(float(value), "strength", zero=True)
+        checks.check_positive(float(value), "strength", zero=True)
     return np.array(np.broadcast_to(values, (s,)))

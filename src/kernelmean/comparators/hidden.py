@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..chains import markov
 from ..core import arrays, checks
-from ..core.checks import as_points, check_choice, check_columns, check_count, generator
 from ..core.extras import require
 from ..core.sequences import check_sequences, triples_of
 
@@ -49,8 +48,8 @@ class HiddenComparator(BaseEstimator):
         lengths : sequence of int, optional
             Rows of each sequence, where there are several below each other.
         """
-        check_count(self.n_components, "n_components")
-        points = arrays.to_numpy(as_points(X, "X", min_rows=3))
+        checks.check_count(self.n_components, "n_components")
+        points = arrays.to_numpy(checks.as_points(X, "X", min_rows=3))
         checks.note_columns(self, points)
         self.transmat_ = self._fit(points, check_sequences(lengths, len(points)))
         self.startprob_ = markov.stationary(self.transmat_)
@@ -72,8 +71,8 @@ class HiddenComparator(BaseEstimator):
 
     def _checked(self, X, name: str) -> np.ndarray:
         check_is_fitted(self)
-        points = arrays.to_numpy(as_points(X, name))
-        check_columns(points, self.n_features_in_, name, "the model")
+        points = arrays.to_numpy(checks.as_points(X, name))
+        checks.check_columns(points, self.n_features_in_, name, "the model")
         return points
 
 
@@ -147,13 +146,13 @@ class ProjHMM(HiddenComparator):
         U = np.linalg.svd(P1.T @ P3)[2][: self.n_components].T
         A1, A3 = P1 @ U, P3 @ U
         B = _operators(A1, P2, A3)
-        O = self.coef_ = _emissions(B, U, generator(self.random_state))
+        O = self.coef_ = _emissions(B, U, checks.generator(self.random_state))
         return _transitions(U.T @ O, A1.mean(axis=0), A1.T @ (P2 @ U) / len(A1))
 
     def _check_settings(self, X) -> None:
-        check_choice(self.basis, "basis", BASES)
-        check_count(self.n_basis, "n_basis", minimum=self.n_components)
-        check_columns(X, 1, "X", "the data of ProjHMM")
+        checks.check_choice(self.basis, "basis", BASES)
+        checks.check_count(self.n_basis, "n_basis", minimum=self.n_components)
+        checks.check_columns(X, 1, "X", "the data of ProjHMM")
         if np.ptp(X) == 0:
             raise ValueError("X is constant; a column with different values is needed")
 
@@ -255,9 +254,9 @@ class GaussianHMM(HiddenComparator):
         self.random_state = random_state
 
     def _fit(self, X, sequences) -> np.ndarray:
-        check_count(self.n_mix, "n_mix")
+        checks.check_count(self.n_mix, "n_mix")
         lengths = [s.stop - s.start for s in sequences]
-        seeds = generator(self.random_state).integers(2**31, size=STARTS)
+        seeds = checks.generator(self.random_state).integers(2**31, size=STARTS)
         fits = [self._model(int(seed)).fit(X, lengths) for seed in seeds]
         best = max(fits, key=lambda model: model.score(X, lengths))
         self.weights_, self.means_, self.variances_ = _mixtures(best)

@@ -6,8 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..core import Array, Interval, Saveable, arrays
-from ..core.checks import check_level, warn_numerical
+from ..core import Array, Interval, Saveable, arrays, checks
 from .laws import MovedLaws
 
 
@@ -98,10 +97,10 @@ def _region_levels(laws: MovedLaws, Y) -> np.ndarray:
 
 def _corrected(levels: np.ndarray, level: float) -> float:
     """The ⌈(m + 1) level⌉-th smallest; infinite, with a warning, where there are fewer."""
-    k = math.ceil((len(levels) + 1) * check_level(level) - 1e-9)
+    k = math.ceil((len(levels) + 1) * checks.check_level(level) - 1e-9)
     if k <= len(levels):
         return float(levels[k - 1])
-    warn_numerical(
+    checks.warn_numerical(
         f"{len(levels)} rows cannot assure a level of {level:g}, so everything is held: at least "
         f"{math.ceil(level / (1 - level) - 1e-9)} are needed"
     )

@@ -7,8 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..core import Array, Saveable, arrays
-from ..core.checks import frozen, warn_numerical
+from ..core import Array, Saveable, arrays, checks
 from ..core.moments import Order, canonical_order, evenly
 from ..core.solves import kept
 from ..embedding.embedding import MeanEmbedding
@@ -62,7 +61,7 @@ class Fit(Saveable):
             return replace(self, kept=evenly(self.smoother.n, X.shape[0])[order])
         back = np.argsort(order)
         smoother = replace(self.smoother, P=arrays.take(self.smoother.P, back, axis=0))
-        points = frozen(arrays.take(self.points, back, axis=0))
+        points = checks.frozen(arrays.take(self.points, back, axis=0))
         return replace(self, X=X, points=points, smoother=smoother)
 
     def laws(self, points) -> MovedLaws:
@@ -156,7 +155,7 @@ class Fit(Saveable):
         total = left @ xp.sum(self.right[:, 1:], axis=0)
         lost = xp.astype(xp.abs(total) < 1e-12, left.dtype)
         if bool(xp.any(lost > 0)):
-            warn_numerical(
+            checks.warn_numerical(
                 f"{int(xp.sum(lost))} rows of X are so far from the data that their weights are "
                 "zero; the marginal density is given there"
             )

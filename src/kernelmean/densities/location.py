@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from ..core import Array, Moments, Rows, Saveable, arrays
-from ..core.checks import hushed
+from ..core import Array, Moments, Rows, Saveable, arrays, checks
 from ..core.minimise import SLACK, descend, heaviest_within, mean_and_error, minimise_log10
 from ..embedding.move import Bend
 from ..features.base import FeatureMap
@@ -110,7 +109,7 @@ class Design:
 
     def __init__(self, X, kernel: Kernel, features: FeatureMap, size: float):
         self.X, self.line, self.features = X, Slopes(arrays.to_numpy(X), size), features
-        with hushed():  # a rank that is used up loses nothing but precision
+        with checks.hushed():  # a rank that is used up loses nothing but precision
             Phi = features.fit_transform(X, kernel)
         self.Phi = arrays.namespace(X).concat([self.line(X), Phi], axis=1)
 

@@ -7,8 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..core import Array, Rows, arrays
-from ..core.checks import frozen, hushed
+from ..core import Array, Rows, arrays, checks
 from ..core.minimise import largest, mean_and_error, minimise_log10
 from ..core.moments import evenly
 from ..core.stages import stage
@@ -212,7 +211,7 @@ class Plan:
         searched = arrays.to_numpy(Y) is Y and np.array_equal(self._few(ROWS, X, Y)[1], Y)
         if location is None or rows is not None or not searched:  # of these rows as they are
             location = self._learned(X, Y, draft.line, draft, rows)
-        points = Y if location is None else frozen(location.points)
+        points = Y if location is None else checks.frozen(location.points)
         scales, kernel_x = draft.search.scales, draft.search.kernel_x
         kernel_x = kernel_x.scaled(scales) if self.tune else kernel_x
         kernel_y: Any = draft.search.kernel_y
@@ -244,8 +243,8 @@ class Plan:
             drawn=drawn_together(arrays.to_numpy(points), kernel_y) if chosen else None,
         )  # fmt: skip
         if cells is not None:
-            nodes, gathered = map(frozen, cells)
-            fit = replace(fit, points=nodes, gathered=gathered, outcomes=frozen(points))
+            nodes, gathered = map(checks.frozen, cells)
+            fit = replace(fit, points=nodes, gathered=gathered, outcomes=checks.frozen(points))
         if self.wide == 0:
             return fit
         return self._widened(fit, score.thinned(WIDE_ROWS), *map(arrays.to_numpy, (points, Y)))
@@ -289,7 +288,7 @@ class Plan:
         if self.features is not None:
             return fit_pairs(self.features, X, kernel, Y, fitted_kernel("gaussian", Y))
         features = self._feature_map()
-        with hushed():  # the search did with fewer
+        with checks.hushed():  # the search did with fewer
             return features, features.fit_transform(X, kernel)
 
 

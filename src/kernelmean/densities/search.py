@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import Array, arrays
-from ..core.checks import hushed
+from ..core import Array, arrays, checks
 from ..core.minimise import descend, largest, minimise_log10
 from ..core.moments import evenly
 from ..embedding.embedding import MeanEmbedding
@@ -58,7 +57,7 @@ class Target(NamedTuple):
         features = Exact() if exact else Nystroem(tol=tol, max_rank=MOST)
         found, d = [], Y.shape[1]
         for k in (kernel, kernel.self_convolved(d)):
-            with hushed():  # a rank that is used up loses nothing but precision
+            with checks.hushed():  # a rank that is used up loses nothing but precision
                 found.append(features.fit_transform(Y, k))
             found[-1] *= math.exp(-0.5 * k.log_normaliser(d))
         return cls(*found)

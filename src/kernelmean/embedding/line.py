@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import as_levels, check_choice, check_level, warn_numerical
+from ..core import arrays, checks
 from ..core.moments import BLOCK_FLOATS, evenly
 from ..core.threads import side_by_side
 from ..kernels import Gaussian, Kernel
@@ -192,15 +191,15 @@ class Line:
 
 def quantiles(lines: Iterable[Any], q) -> np.ndarray:
     """Of every column, (batch, d) for a number, (batch, k, d) for a list."""
-    levels = as_levels(q)
+    levels = checks.as_levels(q)
     found = np.stack([line.quantile(np.atleast_1d(levels)) for line in lines], axis=-1)
     return found[:, 0] if levels.ndim == 0 else found
 
 
 def ends(lines: Iterable[Any], level: float, kind: str) -> np.ndarray:
     """Of the central or the shortest interval of every column, (batch, 2, d)."""
-    level = check_level(level)
-    if check_choice(kind, "kind", ["central", "shortest"]) == "central":
+    level = checks.check_level(level)
+    if checks.check_choice(kind, "kind", ["central", "shortest"]) == "central":
         return quantiles(lines, [(1 - level) / 2, (1 + level) / 2])
     return np.stack([line.shortest(level) for line in lines], axis=-1)
 
@@ -240,7 +239,7 @@ def _grid(x: np.ndarray, kernel: Kernel, rank: int, more: Any) -> np.ndarray:
     limit = int(np.clip(TABLE_FLOATS // rank, 2048, MAX_CELLS))
     step = max(width / CELLS_PER_WIDTH, float((high - low).sum()) / limit)
     if step > width / FEWEST_PER_WIDTH:
-        warn_numerical(
+        checks.warn_numerical(
             f"the points span so many bandwidths that {limit} cells are {step / width:.2g} "
             "bandwidths each: probabilities are rough where single points matter; a larger "
             "bandwidth would help"

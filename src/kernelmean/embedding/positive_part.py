@@ -14,8 +14,7 @@ import numpy as np
 from scipy.special import gammaincinv, ndtri
 from scipy.stats import qmc
 
-from ..core import arrays
-from ..core.checks import warn_numerical
+from ..core import arrays, checks
 from ..core.moments import BLOCK_FLOATS, block_rows, row_blocks
 from ..kernels import CorrelatedGaussian, Gaussian, Kernel
 from .gridded import Level, divisor, height_of_one
@@ -111,7 +110,7 @@ def _integrated(
         some = some[error[some] > aim * (1.0 + np.abs(below[some]))]
     rough = error > max(aim, ROUGH) * (1.0 + np.abs(below))
     if rough.any():
-        warn_numerical(
+        checks.warn_numerical(
             f"the mass of {rough.sum()} densities is known to a standard error of "
             f"{error.max():.1g} only: a larger bandwidth makes it smaller",
         )
@@ -374,7 +373,7 @@ def _complete(drawn, have, lacking, points, weights, kernel, rng) -> np.ndarray:
     """The rest from the positive weights, where almost every proposal was rejected."""
     if not len(lacking):
         return drawn
-    warn_numerical(
+    checks.warn_numerical(
         "rejection sampling gave up: the density is almost all cancellation; the rest of the "
         "draws are from the positive weights",
     )

@@ -3,8 +3,7 @@
 import numpy as np
 
 from .. import metrics
-from ..core import Array, arrays
-from ..core.checks import as_points, check_columns, check_lengths
+from ..core import Array, arrays, checks
 
 LEVELS = 256  # of the quantiles that a score takes
 
@@ -23,10 +22,10 @@ class Scored:
         """
         quantiles = self.quantile(np.atleast_1d(q))
         predicted = arrays.to_numpy(quantiles)
-        rows = arrays.to_numpy(as_points(Y, "Y"))
-        check_columns(rows, predicted.shape[-1], "Y", "the law")
+        rows = arrays.to_numpy(checks.as_points(Y, "Y"))
+        checks.check_columns(rows, predicted.shape[-1], "Y", "the law")
         if predicted.ndim == 3:
-            check_lengths(len(predicted), len(rows), "the laws", "Y")
+            checks.check_lengths(len(predicted), len(rows), "the laws", "Y")
         losses = metrics.pinball(rows[:, None, :], predicted, np.atleast_1d(q)[:, None])
         return arrays.like(losses if np.ndim(q) else losses[:, 0], quantiles)
 

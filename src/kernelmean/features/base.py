@@ -8,8 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import TransformerTags
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Array, Block, Line, Rows, Saveable, arrays
-from ..core.checks import check_choice, check_column, check_columns, note_columns
+from ..core import Array, Block, Line, Rows, Saveable, arrays, checks
 from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.extras import require
 from ..core.minimise import SEARCH_ROWS
@@ -70,14 +69,14 @@ class FeatureMap(Saveable, BaseEstimator):
         check_is_fitted(self)
         points = self.kernel_.checked(X, "X")
         self._match_names(X, reset=False)
-        check_columns(points, self.n_features_in_, "X", "the points this map was fitted on")
+        checks.check_columns(points, self.n_features_in_, "X", "the points this map was fitted on")
         return points
 
     def _match_names(self, X, reset: bool) -> None:
         """Keep the names of columns, or compare them with those kept."""
         unnamed = reset and type(X) is np.ndarray and not hasattr(self, "feature_names_in_")
         if not unnamed and len(getattr(X, "shape", ())) == 2:
-            note_columns(self, X, reset=reset)
+            checks.note_columns(self, X, reset=reset)
 
     # ------------------------------------------------------------ as a step of a pipeline
 
@@ -98,7 +97,7 @@ class FeatureMap(Saveable, BaseEstimator):
         scikit-learn's global setting is not asked: estimators build on arrays.
         """
         if transform is not None:
-            check_choice(transform, "transform", ("default", "pandas"))
+            checks.check_choice(transform, "transform", ("default", "pandas"))
             self._output = transform
         return self
 
@@ -118,7 +117,7 @@ class FeatureMap(Saveable, BaseEstimator):
             If the kernel has no derivative in closed form, or the features none at all.
         """
         X = self._checked(X)
-        return self.derivative_of(X, check_column(column, X.shape[1]))
+        return self.derivative_of(X, checks.check_column(column, X.shape[1]))
 
     def block(self, heading: str, names: Sequence[str]) -> Block:
         """For summaries: the kernel, its lengthscale along each column, how many coordinates."""

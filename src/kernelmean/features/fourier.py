@@ -2,15 +2,14 @@
 
 import math
 
-from ..core import Array, arrays
-from ..core.checks import check_count, check_library, generator
+from ..core import Array, arrays, checks
 from ..core.moments import block_rows
 from .base import FeatureMap
 
 
 def even(value, name: str) -> int:
     """A number of features, half of them cosines and half of them sines."""
-    if check_count(value, name, minimum=2) % 2:
+    if checks.check_count(value, name, minimum=2) % 2:
         raise ValueError(f"{name} is {value}; an even number (cos, sin) is needed")
     return int(value)
 
@@ -46,13 +45,13 @@ class RandomFourier(FeatureMap):
 
     def _fit_transform(self, X) -> Array:
         self.rank_ = even(self.n_features, "n_features")
-        rng = generator(self.random_state)
+        rng = checks.generator(self.random_state)
         frequencies = self.kernel_.spectrum(self.rank_ // 2, X.shape[1], rng)
         self.frequencies_ = arrays.like(frequencies, X)
         return self._transform(X)
 
     def _transform(self, X) -> Array:
-        check_library(X, self.frequencies_, "X")
+        checks.check_library(X, self.frequencies_, "X")
         xp = arrays.namespace(X)
         shape, half = (X.shape[0], self.rank_), self.rank_ // 2
         Phi = xp.empty(shape, dtype=X.dtype, device=getattr(X, "device", None))

@@ -17,8 +17,7 @@ from ..chains.options import EM, as_em
 from ..chains.order import MAX_COMPONENTS, METHODS, Order, Spectrum
 from ..chains.rows import Rows, gaps_in
 from ..chains.search import Judge, best_fit, factors, next_error
-from ..core import Array, Block, Line, arrays
-from ..core.checks import as_vector, check_choice, check_count, check_lengths, generator
+from ..core import Array, Block, Line, arrays, checks
 from ..core.elsewhere import aligned, is_far
 from ..core.parameters import choice, count, either, flag, into, moved, optional, options, positive
 from ..core.progress import Verbose
@@ -320,17 +319,17 @@ class KernelHMM(ChainEstimator):
         >>> bool((model.predict(X_val) == states).mean() > 0.7)  # states have the labels' numbers
         True
         """
-        check_count(n_fits, "n_fits")
+        checks.check_count(n_fits, "n_fits")
         scales = factors(scales, "scales")
         judge: Judge = partial(next_error, X=X_val, lengths=lengths_val)
         if states is not None:
-            states = arrays.to_numpy(as_vector(states, "states"))
-            check_lengths(len(X_val), len(states), "X_val", "states")
+            states = arrays.to_numpy(checks.as_vector(states, "states"))
+            checks.check_lengths(len(X_val), len(states), "X_val", "states")
             judge = Named(X_val, lengths_val, states)
         kernel = self.draft(X, lengths).kernel
         if kernel.scaled(2.0) == kernel:
             scales = [1.0]  # there is no lengthscale
-        seeds = generator(self.random_state).integers(2**31, size=n_fits)
+        seeds = checks.generator(self.random_state).integers(2**31, size=n_fits)
         grid = [{"scale": scale, "random_state": int(seed)} for scale in scales for seed in seeds]
 
         def at(scale: float, random_state: int) -> Any:
@@ -425,7 +424,7 @@ class KernelHMM(ChainEstimator):
             log p(path, y), by the emission densities; summed over sequences.
         states : int array of shape (n,)
         """
-        check_choice(algorithm, "algorithm", ALGORITHMS)
+        checks.check_choice(algorithm, "algorithm", ALGORITHMS)
         rows, chain = self.rows(X, lengths, inputs), self.chain_
         logb, along = chain.log_emissions(rows), chain.along(rows)
         if algorithm == "viterbi":
@@ -460,7 +459,7 @@ class KernelHMM(ChainEstimator):
         inputs : array or DataFrame of shape (n_samples, p), optional
             As in `fit`, and if there.
         """
-        known = self.given(inputs, check_count(n_samples, "n_samples"))
+        known = self.given(inputs, checks.check_count(n_samples, "n_samples"))
         X, states = self.draw(n_samples, random_state, known)
         return X, arrays.like(states, X)
 

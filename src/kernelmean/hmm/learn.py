@@ -33,8 +33,7 @@ from ..chains.moments import Coordinates, Moments
 from ..chains.order import MAX_COMPONENTS, Order, Spectrum, choose_order
 from ..chains.rows import Rows
 from ..chains.variates import Variates
-from ..core import arrays
-from ..core.checks import frozen, warn_numerical
+from ..core import arrays, checks
 from ..core.stages import stage
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Delta
@@ -111,7 +110,7 @@ class Plan(drafts.Plan):
         gamma = climbed.gamma[draft.rows.seen]
         weights = gamma.T + SOME  # a state that died is like all others together
         weights /= weights.sum(axis=1, keepdims=True)
-        points = frozen(draft.rows.there)
+        points = checks.frozen(draft.rows.there)
         embedded = MeanEmbedding.of_parts(points, arrays.like(weights, points), None, draft.kernel)
         width = getattr(smoothing.kernel, "lengthscale", None)
         laws = embedded, smoothing.emissions(gamma), width, space
@@ -132,7 +131,7 @@ def estimated(spectrum: Spectrum) -> Order:
     """The number of states by canonical correlations."""
     found = spectrum.by_correlations()
     if found == MAX_COMPONENTS:
-        warn_numerical(
+        checks.warn_numerical(
             f"n_components is None, and no number up to {MAX_COMPONENTS} explains the "
             f"correlations of consecutive rows: {MAX_COMPONENTS} is used. Give a number, "
             'or choose one by estimate_order(X, method="likelihood")',

@@ -9,8 +9,7 @@ from sklearn.base import clone
 
 from ..chains.order import Order, Spectrum
 from ..chains.rows import Rows
-from ..core import arrays
-from ..core.checks import generator
+from ..core import arrays, checks
 from ..core.minimise import mean_and_error
 
 TRAINING = 0.7  # share of every sequence that the order is judged from, the rest held out
@@ -58,7 +57,7 @@ def by_likelihood(model, rows: Rows, spectrum: Spectrum, names) -> Order:
     told: dict[int, np.ndarray] = {}
     for K in range(1, spectrum.limit + 1):
         one = clone(model).set_params(n_components=K)
-        one.adopt(one.learned(draft, generator(one.random_state)))
+        one.adopt(one.learned(draft, checks.generator(one.random_state)))
         told[K] = one.chain_.log_predictive(future)
         best = max(told, key=lambda k: np.mean(told[k]))
         if K - best >= PATIENCE:

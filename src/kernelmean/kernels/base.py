@@ -10,8 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..core import Array, Saveable, arrays
-from ..core.checks import as_points, check_column, check_columns
+from ..core import Array, Saveable, arrays, checks
 
 __all__ = ["Kernel"]
 
@@ -51,7 +50,7 @@ class Kernel(Saveable):
     def _pair(self, X, Y) -> tuple[Array, Array]:
         """Both checked, of as many columns."""
         X, Y = self.checked(X, "X"), self.checked(Y, "Y")
-        check_columns(Y, X.shape[1], "Y", "X")
+        checks.check_columns(Y, X.shape[1], "Y", "X")
         return X, Y
 
     def diag(self, X) -> Array:
@@ -91,7 +90,7 @@ class Kernel(Saveable):
             If the kernel has no derivative (Laplace, Delta, a function of the user's).
         """
         X, Y = self._pair(X, Y)
-        return self.derivative_of(X, Y, check_column(column, X.shape[1]))
+        return self.derivative_of(X, Y, checks.check_column(column, X.shape[1]))
 
     def density(self, X, Y, bandwidth: Lengthscale | None = None) -> Array:
         """Normalised kernel k̄(x_i, y_j) with ∫ k̄(x, y) dy = 1, shape (n, m).
@@ -158,7 +157,7 @@ class Kernel(Saveable):
         return Product(self, other) if isinstance(other, Kernel) else NotImplemented
 
     def checked(self, X, name: str) -> Array:
-        return as_points(X, name)
+        return checks.as_points(X, name)
 
     def gram_of(self, X, Y) -> Array:
         raise NotImplementedError

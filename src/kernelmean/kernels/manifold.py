@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import i0e
 
-from ..core import Array, arrays
-from ..core.checks import as_points, check_positive
+from ..core import Array, arrays, checks
 from .base import Kernel, Lengthscale
 from .radial import Gaussian, _pick, _positive, check_lengthscale, median_lengthscale
 
@@ -199,7 +198,7 @@ class Rotation(Kernel, named=True):
     boxed = False
 
     def __post_init__(self) -> None:
-        check_lengthscale(self, check_positive)
+        check_lengthscale(self, checks.check_positive)
 
     def resolve(self, X, name: str = "X") -> Kernel:
         X = self.checked(X, name)
@@ -233,7 +232,7 @@ def flat_matrices(X, name: str) -> Array:
     """Matrices (n, p, q) with their rows laid end to end, (n, pq)."""
     if getattr(X, "ndim", 2) == 3:
         X = arrays.namespace(X).reshape(X, (X.shape[0], X.shape[1] * X.shape[2]))
-    return as_points(X, name)
+    return checks.as_points(X, name)
 
 
 def rotation_points(X, name: str) -> Array:

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import Array, arrays
-from ..core.checks import check_choice
+from ..core import Array, arrays, checks
 from ..core.moments import canonical_order, evenly
 from ..core.saving import is_sklearn_kernel
 from .base import NAMED, TUNED, Kernel
@@ -254,7 +253,7 @@ def as_kernel(kernel, *, name: str = "kernel", columnwise: bool = False) -> Kern
 def _named(kernel: str, name: str, columnwise: bool) -> Kernel:
     if kernel == "precomputed":
         raise ValueError(f"{name}: for a precomputed Gram matrix pass kernelmean.Precomputed(gram)")
-    kind = NAMED[check_choice(kernel, name, NAMED)]
+    kind = NAMED[checks.check_choice(kernel, name, NAMED)]
     return kind(columnwise=columnwise) if issubclass(kind, _Radial) else kind()
 
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core import Array, arrays
-from ..core.checks import as_points, check_positive
+from ..core import Array, arrays, checks
 from .base import Kernel
 from .manifold import flat_matrices, nearest_rotations, rotation_points
 
@@ -26,7 +25,7 @@ class Linear(Kernel, named=True):
     offset: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "offset", check_positive(self.offset, "offset", zero=True))
+        object.__setattr__(self, "offset", checks.check_positive(self.offset, "offset", zero=True))
 
     boxed = False  # who asks for a line wants it to go on
 
@@ -146,7 +145,7 @@ class Precomputed(Kernel):
     """
 
     def __init__(self, gram):
-        self.gram = as_points(gram, "gram")
+        self.gram = checks.as_points(gram, "gram")
         if self.gram.shape[0] != self.gram.shape[1]:
             raise ValueError(f"gram has shape {tuple(self.gram.shape)}; a square one is needed")
         G = arrays.to_numpy(self.gram)
@@ -167,7 +166,7 @@ class Precomputed(Kernel):
         return f"Precomputed(<{self.gram.shape[0]} x {self.gram.shape[0]} gram>)"
 
     def checked(self, X, name: str) -> Array:
-        X = as_points(X, name)
+        X = checks.as_points(X, name)
         self._rows(X, name)
         return X
 

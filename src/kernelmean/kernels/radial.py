@@ -12,8 +12,7 @@ from scipy.optimize import brentq
 from scipy.spatial.distance import pdist
 from scipy.special import gammaln, kve, ndtr
 
-from ..core import Array, arrays
-from ..core.checks import SMALLEST, as_points, check_choice, check_positive
+from ..core import Array, arrays, checks
 from .base import Kernel, Lengthscale
 
 __all__ = ["Gaussian", "Laplace", "Matern", "median_lengthscale"]
@@ -34,14 +33,14 @@ def median_lengthscale(X, columnwise: bool = False, name: str = "X") -> float | 
     ValueError
         If there is a single row, or every column is constant.
     """
-    X = arrays.to_numpy(as_points(X, name, min_rows=2))
+    X = arrays.to_numpy(checks.as_points(X, name, min_rows=2))
     if len(X) > MEDIAN_ROWS:
         X = X[np.random.default_rng(0).choice(len(X), MEDIAN_ROWS, replace=False)]
     found = [_median(x[:, None]) for x in X.T] if columnwise else [_median(X)]
     if not any(found):
         raise ValueError(
             f"{name} is constant, so its median lengthscale is 0: give the kernel a lengthscale "
-            f"(or rescale columns that differ by less than {SMALLEST:g})"
+            f"(or rescale columns that differ by less than {checks.SMALLEST:g})"
         )
     return tuple(median or 1.0 for median in found) if columnwise else found[0]
 
@@ -49,7 +48,7 @@ def median_lengthscale(X, columnwise: bool = False, name: str = "X") -> float | 
 def _median(X: np.ndarray) -> float:
     """Among the pairs that differ where most do not, zero where none does."""
     distances = pdist(X)
-    distances[distances < SMALLEST] = 0.0
+    distances[distances < checks.SMALLEST] = 0.0
     median = float(np.median(distances, overwrite_input=True))
     return median or float(np.median(distances[distances > 0])) if distances.any() else 0.0
 
@@ -57,7 +56,7 @@ def _median(X: np.ndarray) -> float:
 def check_lengthscale(kernel: Any, allowed: Callable[[Any, str], Any]) -> None:
     """Keep the lengthscale of a kernel, "median" or what is allowed."""
     if isinstance(kernel.lengthscale, str):
-        check_choice(kernel.lengthscale, "lengthscale", ["median"])
+        checks.check_choice(kernel.lengthscale, "lengthscale", ["median"])
     else:
         object.__setattr__(kernel, "lengthscale", allowed(kernel.lengthscale, "lengthscale"))
 
@@ -191,13 +190,13 @@ def _pick(values: Any, columns: Sequence[int]) -> Any:
 def _positive(values, name: str) -> float | tuple[float, ...]:
     """One positive number, or one per column."""
     if np.ndim(values) == 0:
-        return check_positive(values, name)
+        return checks.check_positive(values, name)
     values = np.asarray(values)
     if values.ndim != 1 or len(values) == 0:
         raise ValueError(
             f"{name} has shape {values.shape}; one number, or one per column, is needed"
         )
-    return tuple(check_positive(v, name) for v in values.tolist())
+    return tuple(checks.check_positive(v, name) for v in values.tolist())
 
 
 @dataclass(frozen=True)
@@ -341,7 +340,7 @@ class Matern(_MaternFamily, named=True, tuned=True):
         self, nu: float = 1.5, lengthscale: Lengthscale = "median", columnwise: bool = False
     ):
         super().__init__(lengthscale, columnwise)
-        object.__setattr__(self, "nu", check_positive(nu, "nu"))
+        object.__setattr__(self, "nu", checks.check_positive(nu, "nu"))
         if self.nu > 100:
             raise ValueError(f"nu is {nu}; above 100 use Gaussian, from which it hardly differs")
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import Line, arrays
-from ..core.checks import SMALLEST
+from ..core import Line, arrays, checks
 from ..core.moments import normal_bandwidth
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Gaussian, as_kernel
@@ -20,7 +19,7 @@ def silverman(Y: np.ndarray) -> np.ndarray:
     low, high = np.quantile(Y, [0.159, 0.841], axis=0)
     deviation = np.where(arrays.still(Y), 0.0, Y.std(axis=0))
     spread = np.where(high > low, np.minimum(deviation, 0.5 * (high - low)), deviation)
-    return normal_bandwidth(n, d) * np.where(spread < SMALLEST, 0.0, spread)
+    return normal_bandwidth(n, d) * np.where(spread < checks.SMALLEST, 0.0, spread)
 
 
 def spread_ties(Y: np.ndarray) -> np.ndarray:

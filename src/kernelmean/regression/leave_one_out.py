@@ -6,8 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
-from ..core import Array, Saveable, arrays, solves
-from ..core.checks import hushed
+from ..core import Array, Saveable, arrays, checks, solves
 from ..core.minimise import DECADES, heaviest_within, minimise_log10, standard_error
 from ..core.moments import canonical_order, evenly
 from ..features.landmarks import Nystroem
@@ -42,7 +41,7 @@ def loss_of_kernels(points_x, Psi, intercept=False, copies=None) -> Callable[[An
     copies = None if copies is None else copies[rows]
 
     def loss(kernel) -> float:
-        with hushed():  # a candidate's rank is nobody's concern
+        with checks.hushed():  # a candidate's rank is nobody's concern
             features = Nystroem(tol=1e-4, max_rank=200)
             Phi = features.fit_transform(points, kernel)
         Phi = centred(Phi) if intercept else Phi

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial import KDTree
 
-from ..core import Array, Saveable, arrays
-from ..core.checks import check_library, warn_numerical
+from ..core import Array, Saveable, arrays, checks
 from ..kernels import Kernel
 
 FAR = 0.1  # widths of the box beyond it, which are said
@@ -44,7 +43,7 @@ class Support(Saveable):
 
     def nearest(self, X, kernel: Kernel) -> Array:
         """The nearest rows of the box, continuous in X, (m, d)."""
-        check_library(X, self.low, "X")
+        checks.check_library(X, self.low, "X")
         return kernel.clipped(X, self.low, self.high)
 
     def outside(self, X, kernel: Kernel, what: str) -> np.ndarray:
@@ -56,7 +55,7 @@ class Support(Saveable):
         nearest = self.nearest(X, kernel)
         far = _differ(X, self.widened(FAR).nearest(X, kernel))
         if far.any():
-            warn_numerical(
+            checks.warn_numerical(
                 f"X has {far.sum()} row(s) outside the training data, row {np.flatnonzero(far)[0]} "
                 f"first: {what}"
             )
