@@ -91,14 +91,6 @@ def test_lines_and_scales_are_undone():
     assert_allclose((w @ (moved[:, 0] - mean) ** 2) ** 0.5, np.exp(0.5), rtol=0.06)
 
 
-def test_lines_look_no_further_than_a_curve_is_straight():
-    rng = np.random.default_rng(2)
-    s = rng.uniform(-6, 6, (4000, 2))
-    theta = np.sin(s) + 0.1 * rng.normal(size=s.shape)
-    adjustment = Adjustment(AS_THEY_ARE, AS_THEY_ARE, None, theta, s, None)
-    assert len(adjustment.moved(np.ones((1, 2)))[0]) == 400
-
-
 def adjusted_normal(p: int, n: int, seed: int):
     """θ ~ N(0, I), x ~ N(θ, I): exactly N(x/2, I/2)."""
     rng = np.random.default_rng(seed)

@@ -15,7 +15,7 @@ from ..regression.support import Support
 from .scores import NormalScores
 
 RANK = 300  # landmarks of the smooth mean
-SHARES = 0.5, 1.0, 0.25, 0.1  # of the simulations, that lines look at, and others that they may
+SHARE = 0.5  # of the simulations, that lines look at
 LEAST, FLAT = 40, 4  # to each coefficient, and of those as many that say a size to be the same
 RIDGE = 1e-3  # on slopes
 STEPS = 5  # of Newton, for sizes
@@ -49,46 +49,6 @@ class Summaries:
         return self.mean(u)[:, self.told] / self.size
 
 
-class Lines:
-    """Weighted lines for the mean of rows and for the logarithms of the sizes of what they leave.
-
-    Attributes
-    ----------
-    mean : array of shape (p,)
-        Where all columns but the first are zero, which is here.
-    off : array of shape (k, p)
-        What the lines leave of each row, drawn without it, at the size here.
-    grown : array of shape (k, p)
-        The size here over that at the row.
-    weights : array of shape (k,)
-    """
-
-    def __init__(self, A: np.ndarray, Z: np.ndarray, w: np.ndarray):
-        """Of Z on A, whose first column is one.
-
-        Sizes by Newton's steps for log v, from the same everywhere: E|left| = v, with no more
-        weight on outliers than they have there.
-        """
-        slopes, second = np.diag(np.arange(A.shape[1]) > 0), (A.T * w) @ A
-        solve = np.linalg.solve(second + RIDGE * w.sum() * slopes, A.T * w)
-        line = solve @ Z
-        own = np.clip((A * solve.T).sum(axis=1), None, 0.5)  # a line is drawn to its own rows
-        left = (Z - A @ line) / (1 - own)[:, None]
-        away, flat, size = np.abs(left), FLAT * len(line) * slopes, np.zeros_like(line)
-        size[0] = np.log(np.maximum(w @ away / w.sum(), 1e-150))
-        for _ in range(STEPS):
-            slope = (A.T * w) @ (away * np.exp(-A @ size) - 1) - flat @ size
-            size += np.clip(np.linalg.solve(second + flat, slope), -0.5, 0.5)
-        self.grown = np.exp(np.clip(size[0] - A @ size, -GROWS, GROWS))
-        self.mean, self.off, self.weights = line[0], left * self.grown, w / w.sum()
-
-    def losses(self, w: np.ndarray) -> np.ndarray:
-        """−2 log of normal densities of the first rows, (k,), whose weights have the sum one."""
-        squares = self.off[: len(w)] ** 2 + 1e-300
-        spread = w @ squares
-        return (squares / spread + np.log(spread) - 2 * np.log(self.grown[: len(w)])).sum(axis=1)
-
-
 @dataclass(frozen=True)
 class Adjustment:
     """p(θ | x) by local lines in s(x), all in normal scores.
@@ -97,8 +57,7 @@ class Adjustment:
     they leave: of the parameters, and of the sizes of what those leave, all that x tells (of a
     parameter whose sign it cannot tell only a size). With Epanechnikov weights around s(x), lines
     for θ and for the logarithms log v of the sizes of what they leave: θ_i goes to
-    ℓ(s(x)) + (θ_i − ℓ(s_i)) v(s(x))/v(s_i). They look at half of the rows, or at more or fewer if
-    normal log densities of the nearest, each left out, are higher by more than a standard error.
+    ℓ(s(x)) + (θ_i − ℓ(s_i)) v(s(x))/v(s_i). They look at half of the rows.
 
     Attributes
     ----------
@@ -162,18 +121,10 @@ class Adjustment:
 
     def moved(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores of parameters near the summaries s, one row, moved there, and their weights."""
-        least, fits = LEAST * (max(self.S.shape[1], self.Z.shape[1]) + 1), []
-        for share in SHARES:
-            nearest, w = self._near(s, max(int(share * len(self.S)), least))
-            A = np.column_stack([np.ones(len(nearest)), self.S[nearest] - s])  # no S: nothing told
-            fits.append(Lines(A, self.Z[nearest], w))
-        near = fits[-1].weights
-        losses = np.stack([lines.losses(near) for lines in fits])
-        best = int(np.argmin(losses @ near))
-        by = losses[0] - losses[best]
-        clear = near @ by > np.linalg.norm(near * (by - near @ by))  # a standard error
-        lines = fits[best if clear else 0]
-        return lines.mean + lines.off, lines.weights
+        least = LEAST * (max(self.S.shape[1], self.Z.shape[1]) + 1)
+        nearest, w = self._near(s, max(int(SHARE * len(self.S)), least))
+        A = np.column_stack([np.ones(len(nearest)), self.S[nearest] - s])  # no S: nothing told
+        return along_lines(A, self.Z[nearest], w), w / w.sum()
 
     def unmoved(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores of parameters nearest to the summaries s, one row, and their weights."""
@@ -191,6 +142,26 @@ class Adjustment:
         """log p(θ_i | x_i) of rows, (n,)."""
         pairs = zip(self.tells(data), theta, strict=True)
         return np.array([self._law(s[None]).log_density(one[None])[0, 0] for s, one in pairs])
+
+
+def along_lines(A: np.ndarray, Z: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Rows Z moved to where all columns of A but the first, which is one, are zero.
+
+    By weighted lines for their mean and for the logarithms of the sizes of what these leave of
+    each row, drawn without it. Sizes by Newton's steps for log v, from the same everywhere:
+    E|left| = v, with no more weight on outliers than they have there.
+    """
+    slopes, second = np.diag(np.arange(A.shape[1]) > 0), (A.T * w) @ A
+    solve = np.linalg.solve(second + RIDGE * w.sum() * slopes, A.T * w)
+    line = solve @ Z
+    own = np.clip((A * solve.T).sum(axis=1), None, 0.5)  # a line is drawn to its own rows
+    left = (Z - A @ line) / (1 - own)[:, None]
+    away, flat, size = np.abs(left), FLAT * len(line) * slopes, np.zeros_like(line)
+    size[0] = np.log(np.maximum(w @ away / w.sum(), 1e-150))
+    for _ in range(STEPS):
+        slope = (A.T * w) @ (away * np.exp(-A @ size) - 1) - flat @ size
+        size += np.clip(np.linalg.solve(second + flat, slope), -0.5, 0.5)
+    return line[0] + left * np.exp(np.clip(size[0] - A @ size, -GROWS, GROWS))
 
 
 def smoothed(Z: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
