@@ -5,9 +5,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..core import Labels
 from ..core.arrays import to_numpy
-from ..core.labels import pandas
+from ..core.labels import Labels, pandas
 from .style import legend_above, literal, time_axis
 
 
