@@ -229,7 +229,7 @@ def _smoothed(points, weights, kernel: Kernel) -> Array:
     for some in slices(points.shape[0], BLOCK):
         K = kernel.density(points[some, :], points[some.start :, :])
         sums[some.start :] += weights[some] @ K
-        sums[some] += K[:, BLOCK:] @ weights[some.stop :]
+        sums[some] += K[:, some.stop - some.start :] @ weights[some.stop :]
     return sums
 
 
