@@ -1,6 +1,7 @@
 """The density of weighted points, its bandwidth chosen by the leave-one-out score."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,9 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 from ..core import Array, Block, Labels, Line, Saveable, Summary, arrays, checks
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import SEARCH_ROWS, minimise_log10
-from ..core.moments import block_rows, canonical_order, evenly, row_blocks
+from ..core.moments import canonical_order, evenly, slices
 from ..core.parameters import check_parameters, either, share
-from ..core.threads import doors
+from ..core.threads import doors, side_by_side
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
 from ..embedding.move import Wide
@@ -20,7 +21,7 @@ from ..kernels import CorrelatedGaussian, Kernel, Periodic, fitted_kernel
 from ..regression.bandwidth import FIRST, bandwidth_lines, spread_ties, with_bandwidth
 from .cells import enough, weighted
 
-ROWS = 2000  # that the search looks at
+ROWS, BLOCK = 2000, 256  # that the search looks at, and at once
 
 
 @by_blocks("pdf", "score_samples")
@@ -116,7 +117,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         if self.bandwidth is None:
             if self.kernel == "gaussian" and points.shape[1] > 1:
                 kernels.append(CorrelatedGaussian.of(arrays.to_numpy(points), kernel.lengthscale))
-            kernels = [k.scaled(_best_factor(*few, k, self._n)) for k in kernels]
+            kernels = side_by_side(partial(_searched, *few, self._n), kernels)
         judged = (_judged(*few, k) for k in kernels)
         self.loo_score_, left_out, kernel = min(judged, key=lambda told: told[0])
         self._wide = self._widened(*few, kernel, left_out)
@@ -209,23 +210,28 @@ def _normalised(weights, points) -> Array:
 
 
 def _judged(points, weights, kernel: Any) -> tuple[float, Array, Any]:
-    """M, Σ_{j≠i} w_j/(1 − w_i) k̄(x_i, x_j) of each row i, and the kernel that they are of.
-
-    Gram matrices are formed in blocks of rows.
-    """
+    """M, Σ_{j≠i} w_j/(1 − w_i) k̄(x_i, x_j) of each row i, and the kernel that they are of."""
     xp, wide = arrays.namespace(points), kernel.self_convolved(points.shape[1])
     own = kernel.density(points[:1, :], points[:1, :])[0, 0]
-    square, parts = 0.0, []
-    for X, w in row_blocks(points, weights, rows=block_rows(points.shape[0])):
-        square += float(w @ (wide.density(X, points) @ weights))
-        others, left = kernel.density(X, points) @ weights - w * own, 1.0 - w
-        parts.append(others / xp.where(left == 0, 1.0, left))
-    left_out = xp.concat(parts)
-    return square - 2 * float(weights @ left_out), left_out, kernel
+    left = 1.0 - weights
+    others = _smoothed(points, weights, kernel) - weights * own
+    left_out = others / xp.where(left == 0, 1.0, left)
+    square = weights @ _smoothed(points, weights, wide)
+    return float(square - 2 * weights @ left_out), left_out, kernel
 
 
-def _best_factor(points, weights, kernel: Kernel, n: int) -> float:
-    """The bandwidth for n rows, as a multiple of that of the kernel, by the score."""
+def _smoothed(points, weights, kernel: Kernel) -> Array:
+    """Σ_j w_j k̄(x_i, x_j) of each row i: a block of rows meets those from it on, for k̄ is even."""
+    sums = arrays.namespace(points).zeros_like(weights)
+    for some in slices(points.shape[0], BLOCK):
+        K = kernel.density(points[some, :], points[some.start :, :])
+        sums[some.start :] += weights[some] @ K
+        sums[some] += K[:, some.stop - some.start :] @ weights[some.stop :]
+    return sums
+
+
+def _searched(points, weights, n: int, kernel: Kernel) -> Kernel:
+    """With the bandwidth for n rows, by the score."""
     rows, d = points.shape
     X = arrays.like(spread_ties(arrays.to_numpy(points)), points)
 
@@ -233,7 +239,7 @@ def _best_factor(points, weights, kernel: Kernel, n: int) -> float:
         return _judged(X, weights, kernel.scaled(factor))[0]
 
     factor, _ = minimise_log10(score, *FIRST, 9)
-    return factor * (rows / n) ** (1.0 / (d + 4))
+    return kernel.scaled(factor * (rows / n) ** (1.0 / (d + 4)))
 
 
 def _thinned(points, weights) -> tuple[Array, Array]:
