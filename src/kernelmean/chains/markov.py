@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dtbsv
@@ -225,26 +224,35 @@ def _same_logs(a, b) -> np.ndarray:
     return np.isclose(a, b, NEAR, NEAR).all(axis=1)
 
 
-def _linear(u, transmat, first, sequences, *, backward: bool = False) -> np.ndarray | None:
-    """x_t ∝ (x_{t-1}Q) ∘ u_t, with `first` ∘ u_t where a sequence begins; each row sums to one.
+def _linear(u, moves, first, begins) -> np.ndarray | None:
+    """x_t ∝ (x_{t-1}Q) ∘ u_t, Q into each row, `first` ∘ u_t where a sequence begins.
 
-    Backward x_t ∝ Q(u_{t+1} ∘ x_{t+1}), and `first` where a sequence ends. All terms are positive,
-    so nothing cancels. None if the size of x leaves its range, forward.
+    Each row sums to one. All terms are positive, so nothing cancels. None if the size of x leaves
+    its range.
     """
-    K, way = u.shape[1], -1 if backward else 1
+    K = u.shape[1]
     if K == 1:
         return np.ones_like(u)
-    # backward u ∘ x goes forward along the rows turned round
-    moves = transmat.swapaxes(-1, -2) if backward else _into(transmat)
-    begins, system = _begins(sequences, len(u), backward), _banded if K <= FEW else _stepped
-    given = u[::way], moves if moves.ndim == 2 else moves[::way], first, begins[::way]
-    x = system(*given)[::way]
+    x = (_banded if K <= FEW else _stepped)(u, moves, first, begins)
     size = x @ np.ones((K, 1))
-    fine = size.min() > 1 / HUGE and size.max() < HUGE
-    if not backward:
-        return x / size if fine else None
-    x = x / size if fine else _stepped(*given, 1)[::way]
-    return _normalised(before(moved(x, _into(moves)), first, sequences, backward=True), first)
+    return x / size if size.min() > 1 / HUGE and size.max() < HUGE else None
+
+
+def _messages(u, transmat, sequences) -> np.ndarray:
+    """x_t ∝ Q(u_{t+1} ∘ x_{t+1}), the same for all states where a sequence ends: u ∘ x goes
+
+    forward along the rows turned round.
+    """
+    uniform, back = np.full(u.shape[1], 1 / u.shape[1]), transmat.swapaxes(-1, -2)
+    given = (
+        u[::-1],
+        _at(back, slice(None, None, -1)),
+        uniform,
+        _begins(sequences, len(u), True)[::-1],
+    )
+    found = _linear(*given)
+    x = (_stepped(*given, 1) if found is None else found)[::-1]
+    return _normalised(before(moved(x, _into(back)), uniform, sequences, backward=True), uniform)
 
 
 def _banded(u, moves, first, begins) -> np.ndarray:
@@ -331,14 +339,14 @@ def filtered(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     array([0.5 , 0.22])
     """
     logb, top = relative_logs(logb)
-    K, how = logb.shape[1], (chain.transmat, chain.startprob, sequences)
-    u, ones = np.exp(logb), np.ones((K, 1))
-    u /= u @ ones / K
-    states = _linear(u, *how)
+    u = np.exp(logb)
+    u /= u.mean(axis=1, keepdims=True)
+    moves, first = chain.transmat, chain.startprob
+    states = _linear(u, _into(moves), first, _begins(sequences, len(u)))
     if states is not None:
         priors = predicted(states, chain, sequences)
     else:  # something may be lost
-        priors = carried(lambda p, b: _posterior(p, b)[0], logb, *how, _same_entries)
+        priors = carried(_weighed, logb, moves, first, sequences, _same_entries)
     alpha, evidence = _posterior(priors, logb)
     return alpha, evidence + top
 
@@ -362,6 +370,11 @@ def _posterior(prior, logb) -> tuple[np.ndarray, np.ndarray]:
     alpha, evidence = joint / total[:, None], np.log(total)
     alpha[weak], evidence[weak] = posterior_in_logs(prior[weak], logb[weak])
     return alpha, evidence
+
+
+def _weighed(prior, logb) -> np.ndarray:
+    """The rows alone."""
+    return _posterior(prior, logb)[0]
 
 
 def posterior_in_logs(prior, logb) -> tuple[np.ndarray, np.ndarray]:
@@ -430,11 +443,8 @@ def smoothed(alpha, chain: Chain, sequences) -> np.ndarray:
     >>> smoothed(alpha, chain, whole).round(3)
     array([[0.545, 0.455], [0.345, 0.655]])
     """
-    K = alpha.shape[1]
-    uniform = np.full(K, 1 / K)
     news = _ratio(alpha, predicted(alpha, chain, sequences))
-    messages: Any = _linear(news, chain.transmat, uniform, sequences, backward=True)
-    return _normalised(alpha * messages, alpha)
+    return _normalised(alpha * _messages(news, chain.transmat, sequences), alpha)
 
 
 def transitions(alpha, gamma, chain: Chain, sequences) -> np.ndarray:
