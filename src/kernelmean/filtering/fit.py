@@ -4,8 +4,8 @@
 (λ' by leave-one-out), what share each has in a belief (η), and the way back; `Plan.finish` learns
 the update from pairs (λ by leave-one-out under typical beliefs) and the smoother's λ by smoothing
 a stretch. Both end in a `machine.Machine`, whose steps are those of `steps`. By densities
-`Plan.nodes` makes a `nodes.NodeMachine` of two learned laws instead. `filter`, `smooth` and
-`forecast` run either machine (`machine.Recursion`), and results hold it with the steps it made.
+`Plan.nodes` makes a machine of two learned laws instead, on nodes or particles. `filter`, `smooth`
+and `forecast` run each (`machine.Recursion`), and results hold it with the steps it made.
 """
 
 from __future__ import annotations

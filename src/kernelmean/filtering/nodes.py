@@ -40,12 +40,11 @@ class NodeMachine(Recursion):
     """Bayes' rule on weights of the nodes z_j, with learned densities p(z'|z) and p(x|z).
 
     The nodes of one column are evenly spaced among the training states, and wider apart beyond;
-    those of two are cells of a slanted grid where paths by p(z'|z) go, if it is as wide as these;
-    others are drawn from such paths, evenly, the more the narrower it is.
+    those of two are cells of a slanted grid where paths by p(z'|z) go, if it is as wide as these
+    (else, and of more columns, see `particles.ParticleMachine`).
 
     - predict: w'_j = Σ_i w_i K_ij, rows summing to one, K_ij ∝ p(z_j|z_i) times the size of the
-      cell of j, or over Σ_l p(z_j|z_l) where the nodes are draws of what these densities average
-      to;
+      cell of j;
     - update: w_j ∝ w'_j p(x|z_j);
     - smooth: the backward pass of that chain, v_i = w_i Σ_j K_ij s_j / w'_j.
 
