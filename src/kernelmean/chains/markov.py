@@ -341,12 +341,12 @@ def filtered(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     logb, top = relative_logs(logb)
     u = np.exp(logb)
     u /= u.mean(axis=1, keepdims=True)
-    moves, first = chain.transmat, chain.startprob
-    states = _linear(u, _into(moves), first, _begins(sequences, len(u)))
+    own = chain.transmat, chain.startprob, sequences
+    states = _linear(u, _into(chain.transmat), chain.startprob, _begins(sequences, len(u)))
     if states is not None:
         priors = predicted(states, chain, sequences)
     else:  # something may be lost
-        priors = carried(_weighed, logb, moves, first, sequences, _same_entries)
+        priors = carried(lambda p, b: _posterior(p, b)[0], logb, *own, _same_entries)
     alpha, evidence = _posterior(priors, logb)
     return alpha, evidence + top
 
@@ -370,11 +370,6 @@ def _posterior(prior, logb) -> tuple[np.ndarray, np.ndarray]:
     alpha, evidence = joint / total[:, None], np.log(total)
     alpha[weak], evidence[weak] = posterior_in_logs(prior[weak], logb[weak])
     return alpha, evidence
-
-
-def _weighed(prior, logb) -> np.ndarray:
-    """The rows alone."""
-    return _posterior(prior, logb)[0]
 
 
 def posterior_in_logs(prior, logb) -> tuple[np.ndarray, np.ndarray]:
