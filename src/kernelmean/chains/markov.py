@@ -224,34 +224,32 @@ def _same_logs(a, b) -> np.ndarray:
     return np.isclose(a, b, NEAR, NEAR).all(axis=1)
 
 
-def _linear(u, moves, first, begins) -> np.ndarray | None:
-    """x_t ∝ (x_{t-1}Q) ∘ u_t, Q into each row, `first` ∘ u_t where a sequence begins.
+def _linear(u, moves, first, begins) -> np.ndarray:
+    """x_t = (x_{t-1}Q) ∘ u_t up to its size, Q into each row; `first` ∘ u_t where one begins.
 
-    Each row sums to one. All terms are positive, so nothing cancels. None if the size of x leaves
-    its range.
+    All terms are positive, so nothing cancels.
     """
-    K = u.shape[1]
-    if K == 1:
+    if u.shape[1] == 1:
         return np.ones_like(u)
-    x = (_banded if K <= FEW else _stepped)(u, moves, first, begins)
-    size = x @ np.ones((K, 1))
+    return (_banded if u.shape[1] <= FEW else _stepped)(u, moves, first, begins)
+
+
+def _of_one(x) -> np.ndarray | None:
+    """Rows that sum to one; None if the size of some has left its range."""
+    size = x @ np.ones((x.shape[1], 1))
     return x / size if size.min() > 1 / HUGE and size.max() < HUGE else None
 
 
 def _messages(u, transmat, sequences) -> np.ndarray:
-    """x_t ∝ Q(u_{t+1} ∘ x_{t+1}), the same for all states where a sequence ends: u ∘ x goes
+    """x_t ∝ Q(u_{t+1} ∘ x_{t+1}), the same for all states where a sequence ends.
 
-    forward along the rows turned round.
+    u ∘ x goes forward along the rows turned round.
     """
     uniform, back = np.full(u.shape[1], 1 / u.shape[1]), transmat.swapaxes(-1, -2)
-    given = (
-        u[::-1],
-        _at(back, slice(None, None, -1)),
-        uniform,
-        _begins(sequences, len(u), True)[::-1],
-    )
-    found = _linear(*given)
-    x = (_stepped(*given, 1) if found is None else found)[::-1]
+    turned, begins = _at(back, slice(None, None, -1)), _begins(sequences, len(u), True)
+    given = u[::-1], turned, uniform, begins[::-1]
+    x = _of_one(_linear(*given)[::-1])
+    x = _stepped(*given, 1)[::-1] if x is None else x
     return _normalised(before(moved(x, _into(back)), uniform, sequences, backward=True), uniform)
 
 
@@ -340,9 +338,10 @@ def filtered(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     """
     logb, top = relative_logs(logb)
     u = np.exp(logb)
-    u /= u.mean(axis=1, keepdims=True)
+    u /= u @ np.ones((u.shape[1], 1)) / u.shape[1]
     own = chain.transmat, chain.startprob, sequences
-    states = _linear(u, _into(chain.transmat), chain.startprob, _begins(sequences, len(u)))
+    begins = _begins(sequences, len(u))
+    states = _of_one(_linear(u, _into(chain.transmat), chain.startprob, begins))
     if states is not None:
         priors = predicted(states, chain, sequences)
     else:  # something may be lost

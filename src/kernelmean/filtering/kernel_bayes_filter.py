@@ -85,7 +85,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         on weights of nodes or particles (MATH §13.8): normal laws or densities around Gaussian
         processes, of two states, where they go round, with their directions from the mean. They are
         nearer to the exact filter and much nearer to the exact smoother, and take longer; they
-        choose everything themselves (`rule` and the regularisers are not used), need NumPy arrays, and
+        choose everything themselves (`rule` and regularisers are not used), need NumPy arrays, and
         cannot be supervised. "auto" takes densities unless the rule tracks training rows held out
         with clearly less error. None is "auto" where that takes seconds: up to 5,000 rows of ten
         columns in all; beyond, and where kernels, features, regularisers or `rule` are given, or
