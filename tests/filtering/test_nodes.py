@@ -13,8 +13,8 @@ from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
 import kernelmean as km
 from kernelmean.densities.standard import NormalErrors
-from kernelmean.filtering.laws import LawsAt, StateLaw
-from kernelmean.filtering.nodes import Sparse, chain_near, chain_of, nodes_of, thinned, widened
+from kernelmean.filtering.laws import Laws, StateLaw
+from kernelmean.filtering.nodes import Sparse, chain_of, nodes_of, thinned
 from kernelmean.regression.lengthscales import evidence_loss
 
 
@@ -36,48 +36,19 @@ def with_gaps(X: np.ndarray) -> np.ndarray:
     return X
 
 
-def test_transitions_are_ratios_of_densities_in_rows():
-    p = np.random.default_rng(0).random((6, 6))
-    expected = p / p.sum(axis=0)
-    expected /= expected.sum(axis=1, keepdims=True)
-    assert_allclose(chain_of(np.log(p)), expected, atol=1e-14)
-    assert_allclose(chain_of(np.log(p) - 5000.0), expected, atol=1e-11)
+def test_transitions_are_densities_times_cells_in_rows():
+    rng = np.random.default_rng(0)
+    p, sizes = rng.random((6, 6)), rng.random(6)
+    expected = p * sizes / (p @ sizes)[:, None]
+    assert_allclose(chain_of(np.log(p), sizes), expected, atol=1e-14)
+    assert_allclose(chain_of(np.log(p) - 5000.0, sizes), expected, atol=1e-11)
 
 
-class TestNear:
-    """Transitions among pairs that are near, against those among all."""
-
-    def laws(self, n: int, spread: float) -> tuple[LawsAt, np.ndarray]:
-        rng = np.random.default_rng(n)
-        points, root = (
-            rng.normal(size=(n, 3)),
-            spread * (np.eye(3) + np.tri(3, k=-1) * rng.normal(size=(3, 3))),
-        )
-        sizes = 0.3 * rng.normal(size=(n, 3))
-        return LawsAt(NormalErrors(root), 0.9 * points[::-1], sizes), points
-
-    @pytest.mark.parametrize(("spread", "kind"), [(0.05, Sparse), (0.5, np.ndarray)])
-    def test_are_those_of_all(self, spread, kind):
-        laws, points = self.laws(400, spread)
-        near, told = chain_near(laws, points), laws.log_density(points)
-        assert isinstance(near, kind)
-        known = told > laws.log_density_of_pairs(laws.middle)[:, None] - 5.5**2 / 2
-        known |= told == told.max(axis=1, keepdims=True)  # the nearest, however far
-        own = np.exp(np.where(known, told, -np.inf) - np.where(known, told, -1e9).max(axis=0))
-        own /= np.maximum(own.sum(axis=0), 1e-300)
-        own /= own.sum(axis=1, keepdims=True)
-        assert_allclose(near @ np.eye(400), own, atol=1e-12)
-
-    def test_what_is_left_out_comes_to_nothing(self):
-        laws, points = self.laws(400, 0.5)
-        every = chain_of(laws.log_density(points))
-        assert np.median(np.abs(every - chain_near(laws, points)).sum(axis=1)) < 1e-6
-
-    def test_a_law_away_from_all_goes_to_the_nearest(self):
-        laws, points = self.laws(100, 0.02)
-        laws.middle[0] = points[7] + [0.0, 50.0, 0.0]
-        points[7] += [0.0, 9.0, 0.0]
-        assert_array_equal((chain_near(laws, points) @ np.eye(100))[0], np.eye(100)[7])
+def known(moving: StateLaw, seeing: StateLaw, X: np.ndarray, Z: np.ndarray) -> Laws:
+    """Laws that are there already."""
+    laws = object.__new__(Laws)
+    laws.moving, laws.seeing, laws.X, laws.Z = moving, seeing, X, Z
+    return laws
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +142,7 @@ def test_names_and_dates(model):
 def test_fewer_nodes():
     X, Z, new, truth = data()
     few = km.KernelBayesFilter(**DENSE, max_active=40).fit(X, Z)
-    assert few.machine_.transition.shape == (40, 40)
+    assert len(few.points_) == 40
     assert np.mean((few.predict(new) - truth) ** 2) < 0.3 * truth.var()
 
 
@@ -365,16 +336,16 @@ def test_sparse_chain_is_the_dense_one():
     assert thinned(np.full((4, 4), 0.25)).shape == (4, 4)
 
 
-def test_narrow_laws_have_more_nodes(tmp_path):
-    """Of two columns, so many that each has successors; most transitions are not kept."""
+def test_nodes_of_narrow_laws_are_draws(tmp_path):
+    """Of two columns; most transitions between them are next to nothing."""
     rng = np.random.default_rng(0)
     Z = rng.uniform(-1, 1, (80, 2))
     law = StateLaw.of(Z, Z[:, ::-1] + 0.03 * rng.standard_normal(Z.shape))
-    points, sizes = nodes_of(law, (law, Z), Z, None, False, rng)
+    points, sizes = nodes_of(known(law, law, Z, Z), None, False, rng)
     assert len(points) > 1_000
-    assert sizes is None  # they are draws
+    assert sizes is None
     assert (np.abs(points) <= 1.5).all()
-    chain = thinned(chain_of(law.at(points[:500]).log_density(points[:500])))
+    chain = thinned(chain_of(law.at(points[:500]).log_density(points[:500]), np.ones(500)))
     assert isinstance(chain, Sparse)
     chain.save(tmp_path / "chain.km")
     assert_array_equal(km.load(tmp_path / "chain.km") @ np.arange(500.0), chain @ np.arange(500.0))
@@ -385,7 +356,7 @@ def test_nodes_of_wide_laws_of_the_plane_are_cells():
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((200, 2))
     law = StateLaw.of(Z, 0.7 * Z + 0.4 * rng.standard_normal(Z.shape))
-    points, sizes = nodes_of(law, (law, Z), Z, 500, False, rng)
+    points, sizes = nodes_of(known(law, law, Z, Z), 500, False, rng)
     assert_array_equal(sizes, sizes[0])  # a square, which its sides fill
     near = np.partition(np.linalg.norm(points[:, None] - points, axis=2), 1)[:, 1]
     assert_allclose(np.median(near), sizes[0] ** 0.5)
@@ -517,7 +488,7 @@ def test_a_walk_is_followed_far_beyond_its_training_range():
     assert np.mean((found.mean()[:, 0] - far) ** 2) < 1.0  # less than that of what is seen
     assert found.interval(0.9).upper[-1] > far[-1]
     law = StateLaw.of(Z[:-1], Z[1:])
-    points, sizes = nodes_of(law, (law, X), Z, 400, False, rng)
+    points, sizes = nodes_of(known(law, law, X, Z), 400, False, rng)
     assert np.sum((points >= low) & (points <= high)) >= 199
     assert_allclose(sizes[5:60], sizes[5])
     assert sizes[5] > 3 * sizes[200]
@@ -556,38 +527,6 @@ def test_a_constant_state_is_named():
     Z = np.column_stack([Z[:, 0], np.ones(len(Z))])
     with pytest.raises(ValueError, match="column 1 of Z is constant"):
         km.KernelBayesFilter(**DENSE).fit(X, Z)
-
-
-def lagged(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """A column and its past: nodes that are draws have no exact successors among each other."""
-    rng, z = np.random.default_rng(seed), np.zeros(n)
-    for t in range(2, n):
-        z[t] = 1.6 * z[t - 1] - 0.7 * z[t - 2] + 0.3 * rng.standard_normal()
-    Z = np.column_stack([z, np.append(0.0, z[:-1])])
-    return Z[:, :1] + rng.normal(size=(n, 1)), Z
-
-
-@pytest.mark.slow
-def test_states_that_follow_each_other_exactly_are_followed():
-    """Their laws reach the next nodes, and intervals hold what they should."""
-    X, Z = lagged(150, 0)
-    later, truth = lagged(300, 1)
-    model = km.KernelBayesFilter(**DENSE).fit(X, Z)
-    found = model.filter(later)
-    assert model.machine_.share is None  # nodes are draws
-    assert np.mean((found.mean() - truth) ** 2) < 0.25 * Z.var()
-    inside = (truth >= found.interval(0.9).lower) & (truth <= found.interval(0.9).upper)
-    assert (inside.mean(axis=0) > 0.85).all()
-
-
-def test_laws_reach_half_of_the_way_to_the_second_nearest_node():
-    points = np.random.default_rng(0).standard_normal((200, 2))
-    laws = LawsAt(NormalErrors(np.diag([1e-9, 0.5])), points + 0.1, np.zeros((200, 2)))
-    far = np.sort(np.linalg.norm(points[:, None] + 0.1 - points, axis=2), axis=1)[:, 1:2]
-    width = np.exp(widened(laws, points).log_size) * [1e-9, 0.5]
-    assert_allclose(width, np.hypot([1e-9, 0.5], far / 2), rtol=1e-6)
-    wide = LawsAt(laws.laws, laws.middle, np.full((200, 2), 30.0))
-    assert_allclose(widened(wide, points).log_size, wide.log_size, rtol=1e-6)
 
 
 def test_evidence_of_what_is_explained_to_the_last_digit():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dtbsv
@@ -225,26 +224,33 @@ def _same_logs(a, b) -> np.ndarray:
     return np.isclose(a, b, NEAR, NEAR).all(axis=1)
 
 
-def _linear(u, transmat, first, sequences, *, backward: bool = False) -> np.ndarray | None:
-    """x_t ∝ (x_{t-1}Q) ∘ u_t, with `first` ∘ u_t where a sequence begins; each row sums to one.
+def _linear(u, moves, first, begins) -> np.ndarray:
+    """x_t = (x_{t-1}Q) ∘ u_t up to its size, Q into each row; `first` ∘ u_t where one begins.
 
-    Backward x_t ∝ Q(u_{t+1} ∘ x_{t+1}), and `first` where a sequence ends. All terms are positive,
-    so nothing cancels. None if the size of x leaves its range, forward.
+    All terms are positive, so nothing cancels.
     """
-    K, way = u.shape[1], -1 if backward else 1
-    if K == 1:
+    if u.shape[1] == 1:
         return np.ones_like(u)
-    # backward u ∘ x goes forward along the rows turned round
-    moves = transmat.swapaxes(-1, -2) if backward else _into(transmat)
-    begins, system = _begins(sequences, len(u), backward), _banded if K <= FEW else _stepped
-    given = u[::way], moves if moves.ndim == 2 else moves[::way], first, begins[::way]
-    x = system(*given)[::way]
-    size = x @ np.ones((K, 1))
-    fine = size.min() > 1 / HUGE and size.max() < HUGE
-    if not backward:
-        return x / size if fine else None
-    x = x / size if fine else _stepped(*given, 1)[::way]
-    return _normalised(before(moved(x, _into(moves)), first, sequences, backward=True), first)
+    return (_banded if u.shape[1] <= FEW else _stepped)(u, moves, first, begins)
+
+
+def _of_one(x) -> np.ndarray | None:
+    """Rows that sum to one; None if the size of some has left its range."""
+    size = x @ np.ones((x.shape[1], 1))
+    return x / size if size.min() > 1 / HUGE and size.max() < HUGE else None
+
+
+def _messages(u, transmat, sequences) -> np.ndarray:
+    """x_t ∝ Q(u_{t+1} ∘ x_{t+1}), the same for all states where a sequence ends.
+
+    u ∘ x goes forward along the rows turned round.
+    """
+    uniform, back = np.full(u.shape[1], 1 / u.shape[1]), transmat.swapaxes(-1, -2)
+    turned, begins = _at(back, slice(None, None, -1)), _begins(sequences, len(u), True)
+    given = u[::-1], turned, uniform, begins[::-1]
+    x = _of_one(_linear(*given)[::-1])
+    x = _stepped(*given, 1)[::-1] if x is None else x
+    return _normalised(before(moved(x, _into(back)), uniform, sequences, backward=True), uniform)
 
 
 def _banded(u, moves, first, begins) -> np.ndarray:
@@ -331,14 +337,15 @@ def filtered(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     array([0.5 , 0.22])
     """
     logb, top = relative_logs(logb)
-    K, how = logb.shape[1], (chain.transmat, chain.startprob, sequences)
-    u, ones = np.exp(logb), np.ones((K, 1))
-    u /= u @ ones / K
-    states = _linear(u, *how)
+    u = np.exp(logb)
+    u /= u @ np.ones((u.shape[1], 1)) / u.shape[1]
+    own = chain.transmat, chain.startprob, sequences
+    begins = _begins(sequences, len(u))
+    states = _of_one(_linear(u, _into(chain.transmat), chain.startprob, begins))
     if states is not None:
         priors = predicted(states, chain, sequences)
     else:  # something may be lost
-        priors = carried(lambda p, b: _posterior(p, b)[0], logb, *how, _same_entries)
+        priors = carried(lambda p, b: _posterior(p, b)[0], logb, *own, _same_entries)
     alpha, evidence = _posterior(priors, logb)
     return alpha, evidence + top
 
@@ -430,11 +437,8 @@ def smoothed(alpha, chain: Chain, sequences) -> np.ndarray:
     >>> smoothed(alpha, chain, whole).round(3)
     array([[0.545, 0.455], [0.345, 0.655]])
     """
-    K = alpha.shape[1]
-    uniform = np.full(K, 1 / K)
     news = _ratio(alpha, predicted(alpha, chain, sequences))
-    messages: Any = _linear(news, chain.transmat, uniform, sequences, backward=True)
-    return _normalised(alpha * messages, alpha)
+    return _normalised(alpha * _messages(news, chain.transmat, sequences), alpha)
 
 
 def transitions(alpha, gamma, chain: Chain, sequences) -> np.ndarray:

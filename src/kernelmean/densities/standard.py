@@ -86,6 +86,19 @@ class NormalErrors(Saveable):
 
     log_density_of_pairs = log_density_each
 
+    def log_density_apart(self, middle, log_size, Y: np.ndarray) -> np.ndarray:
+        """log p of m + s e, of all rows m and log s (N, d), at rows of Y, (N, len(Y))."""
+        size, square = np.exp(-log_size), np.zeros((len(middle), len(Y)))
+        for row in np.linalg.inv(self.root):  # (L⁻¹(y − m)/s)², by products of matrices
+            slope = row * size
+            off = slope @ Y.T
+            off -= (slope * middle).sum(axis=1, keepdims=True)
+            off *= off
+            square += off
+        level = (np.log(np.diag(self.root)) + log_size + 0.5 * np.log(2 * np.pi)).sum(axis=1)
+        square *= -0.5
+        return square - level[:, None]
+
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """n draws, (n, d)."""
         return rng.standard_normal((n, len(self.root))) @ self.root.T

@@ -4,8 +4,8 @@
 (λ' by leave-one-out), what share each has in a belief (η), and the way back; `Plan.finish` learns
 the update from pairs (λ by leave-one-out under typical beliefs) and the smoother's λ by smoothing
 a stretch. Both end in a `machine.Machine`, whose steps are those of `steps`. By densities
-`Plan.nodes` makes a `nodes.NodeMachine` of two learned laws instead. `filter`, `smooth` and
-`forecast` run either machine (`machine.Recursion`), and results hold it with the steps it made.
+`Plan.nodes` makes a machine of two learned laws instead, on nodes or particles. `filter`, `smooth`
+and `forecast` run each (`machine.Recursion`), and results hold it with the steps it made.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ..regression.leave_one_out import LeaveOneOut
 from .laws import Laws
 from .machine import Machine, Recursion, readout
 from .nodes import NodeMachine
+from .particles import machine_of
 from .steps import Importance, Shares, Squared, Transition, kept_shares
 
 EXACT = 1e-6  # λ below which the backward pass has it too
@@ -122,7 +123,7 @@ class Plan:
         """A machine of these laws; `names` are those of X and Z."""
         kernel_x = observed_kernel(self.kernel_x, points_x, points, names[0])
         kernel_z = state_kernel(self.kernel_z, points, names[1])
-        return NodeMachine(laws, kernel_x, kernel_z, self.max_active, self.like is not None)
+        return machine_of(laws, kernel_x, kernel_z, self.max_active, self.like is not None)
 
     @stage("observations and regularisers")
     def finish(self, draft: Dynamics, points_x, sequences: list[slice], names=None) -> Machine:

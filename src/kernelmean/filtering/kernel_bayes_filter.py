@@ -77,15 +77,15 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         `reg`, if that is below 1e-6 and so asks for exact tables.
     max_active : int, optional
         Most training rows that an update of the importance rule touches; more are thinned by
-        systematic sampling. None keeps all. Of densities: nodes; None is 500 of one state, up to
-        500 of two, or 2,000 where observations tell more than so many can; 1,000 to 6,000 (60
-        to a row) of three and more, and of two that move with little noise.
+        systematic sampling. None keeps all. Of densities: nodes, or particles and nodes; None is
+        500 nodes of one state, up to 500 of two, or 2,000 where observations tell more than so
+        many can; of three and more, and of two that move with little noise, 1,000 particles.
     inference : {"kbr", "densities", "auto"}, optional
         Kernel Bayes' rule, or Bayes' rule with two learned laws, p(z_t | z_{t−1}) and p(x_t | z_t),
-        on weights of nodes (MATH §13.8): normal laws or densities around Gaussian processes, of two
-        states, where they go round, with their directions from the mean. They are nearer to the
-        exact filter and much nearer to the exact smoother, and take longer to learn; they choose
-        everything themselves (`rule` and the regularisers are not used), need NumPy arrays, and
+        on weights of nodes or particles (MATH §13.8): normal laws or densities around Gaussian
+        processes, of two states, where they go round, with their directions from the mean. They are
+        nearer to the exact filter and much nearer to the exact smoother, and take longer; they
+        choose everything themselves (`rule` and regularisers are not used), need NumPy arrays, and
         cannot be supervised. "auto" takes densities unless the rule tracks training rows held out
         with clearly less error. None is "auto" where that takes seconds: up to 5,000 rows of ten
         columns in all; beyond, and where kernels, features, regularisers or `rule` are given, or

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..core import Array, arrays
 from ..core.moments import evenly
+from ..core.saving import Saveable
 from ..densities import fit as densities
 from ..densities.conditional_density import ConditionalDensity
 from ..densities.laws import MovedLaws
@@ -33,6 +34,7 @@ from ..regression.bandwidth import spread_ties, with_bandwidth
 from ..regression.lengthscales import ROWS_PER_SCALE
 
 SHAPED = 1_000  # rows of which the law of standardised errors is learned, if it is not normal
+BEYOND = 2.0, 0.25  # of the range, on both sides, that one state and several are followed
 JUDGED = 500  # rows left out by which laws are compared
 BLOCK = 2**22  # log densities that are formed together
 SHARED = 200  # rows from which on what all choose serves some of them; fewer choose too well
@@ -40,7 +42,7 @@ ROUND = 0.3, 0.3, 3.0, 3.0  # spreads of directions and places: where the search
 
 
 @dataclass(frozen=True)
-class StateLaw:
+class StateLaw(Saveable):
     """p(y|x): that of the standardised y is normal, or a `ConditionalDensity` if rows say so."""
 
     density: NormalErrors | densities.Fit
@@ -131,6 +133,13 @@ class Laws:
         self.moving = StateLaw.of(Z[earlier], Z[later], True, getattr(like, "moving", None))
         self.seeing = StateLaw.of(Z, spread_ties(X), like=getattr(like, "seeing", None))
 
+    @property
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where states are followed."""
+        low, high = self.Z.min(axis=0), self.Z.max(axis=0)
+        further = BEYOND[len(low) > 1] * (high - low)
+        return low - further, high + further
+
 
 def sought(X: np.ndarray, Y: np.ndarray, turning: bool) -> tuple[bool, EvidenceSearch]:
     """Whether directions stand beside X, and scales of the mean."""
@@ -164,8 +173,17 @@ class LawsAt:
     middle: np.ndarray
     log_size: np.ndarray
 
+    @property
+    def normal(self) -> LawsAt:
+        """Normal laws of the same mean squares."""
+        laws: Any = self.laws
+        known = isinstance(laws, NormalErrors)
+        return self if known else replace(self, laws=NormalErrors.of(laws.embedding.points))
+
     def log_density(self, Y: Array) -> np.ndarray:
         """log p of all laws at all rows, (N, m)."""
+        if isinstance(self.laws, NormalErrors):
+            return self.laws.log_density_apart(self.middle, self.log_size, Y)
         found = np.empty((len(self.middle), len(Y)))
         step = max(1, BLOCK // max(1, self.middle.size))
         for i in range(0, len(Y), step):
@@ -179,10 +197,11 @@ class LawsAt:
         found = arrays.to_numpy(self.laws.log_density_of_pairs(own))
         return found - self.log_size.sum(axis=1)
 
-    def sample(self, rng: np.random.Generator) -> np.ndarray:
-        """A draw from each, (N, d)."""
+    def sample(self, rng: np.random.Generator, which=slice(None)) -> np.ndarray:
+        """A draw from each, (N, d), or from those asked for."""
+        middle, size = self.middle[which], np.exp(self.log_size[which])
         if isinstance(self.laws, NormalErrors):
-            found = self.laws.sample(len(self.middle), rng)
+            found = self.laws.sample(len(middle), rng)
         else:
-            found = arrays.to_numpy(self.laws.sample(1, rng))[:, 0]
-        return self.middle + found * np.exp(self.log_size)
+            found = arrays.to_numpy(self.laws[which].sample(1, rng))[:, 0]
+        return middle + found * size

@@ -30,6 +30,8 @@ class Step:
     collapsed: bool = False
     further: tuple[Array, Array] | None = None  # points other than the training states, weights
     previous: Array | None = None  # mean of the step before a prediction, (d,)
+    cloud: Any = None  # particles that the belief weighs, (m, d),
+    age: int = 0  # and how often they moved
 
     @property
     def mean(self) -> Array:

@@ -1,0 +1,127 @@
+"""A filter on densities by particles, of states for which nodes would be too far apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property, partial
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from ..core import arrays
+from ..core.moments import evenly
+from ..embedding.embedding import MeanEmbedding
+from ..kernels import Kernel
+from .laws import Laws, StateLaw
+from .machine import Step
+from .nodes import ABSURD, NodeMachine, nodes_of
+
+PARTICLES, QUICK = 1_000, 300  # that follow a belief; while ways are compared
+SMOOTHED = 500  # of those a step later, by which one is smoothed,
+HARDLY = 1e-3  # and weights, times their number, that are not
+ANEW, SHARE = 0.05, 1e-3  # share of them that begin anew, and what these weigh together
+
+
+class ParticleMachine(NodeMachine):
+    """Bayes' rule on particles that move by p(z'|z) and are weighed by p(x|z).
+
+    Laws narrower than the way between nodes would have to reach for the next ones, and a belief
+    would spread with each step. Draws do not: nodes say only where answers stand, each particle
+    counting at the node that is nearest.
+
+    - predict: particles are drawn in proportion to their weights, and from the law of each its
+      successor. A few begin anew anywhere, with next to no weight, and find a track that was lost;
+    - update: w_i ∝ w_i p(x|z_i);
+    - smooth: v_i ∝ w_i Σ_j S_ij s_j / Σ_j S_ij p_j, S_ij = p(z'_j|z_i) / Σ_k w_k p(z'_j|z_k), p and
+      s the weights of the particles a step later, before and after what was seen from then on; what
+      leads to none of them as the nearest that does.
+
+    What is drawn at a step depends on the belief and on its age alone.
+
+    Attributes
+    ----------
+    moving : StateLaw
+        p(z'|z).
+    count : int
+        Particles after a step.
+    low, high : arrays of shape (d_z,)
+        The box that they stay in.
+    """
+
+    def __init__(self, laws: Laws, kernel_x: Kernel, kernel_z: Kernel, points, count: int, rng):
+        super().__init__(laws, kernel_x, kernel_z, points, None, rng)
+        self.moving = replace(laws.moving, mean=None, size=None)
+        self.count = count
+        self.low, self.high = laws.box
+
+    @cached_property
+    def _tree(self) -> cKDTree:
+        return cKDTree(self._inner(self.points))
+
+    # ------------------------------------------------------------ one step
+
+    def first(self, prior: MeanEmbedding) -> Step:
+        """The points of the prior are the particles."""
+        points = self._inner(arrays.to_numpy(prior.points))
+        return self._on(points, np.maximum(arrays.to_numpy(prior.weights), 0.0), "start", 0)
+
+    def _on(self, points, weights, kind: str, age: int) -> Step:
+        """Particles with weights in proportion to these; all the same where they are nothing."""
+        total = weights.sum()
+        w = weights / total if total > 0 else np.full(len(weights), 1.0 / len(weights))
+        read = np.concatenate([[1.0], w @ points * self.units + self.middle])
+        return Step(w, read, kind, partial(self._told, points, w), cloud=points, age=age)
+
+    def _told(self, points, weights) -> np.ndarray:
+        """Weights of the nodes, (N,)."""
+        return np.bincount(self._tree.query(points)[1], weights, len(self.points))
+
+    def predicted(self, step: Step) -> Step:
+        """One step on in time."""
+        rng, n = np.random.default_rng(step.age), self.count
+        levels = (np.arange(n) + rng.random()) / n
+        drawn = np.searchsorted(np.cumsum(step.belief)[:-1], levels)
+        parents, which = np.unique(drawn, return_inverse=True)
+        moved = self.moving.at(step.cloud[parents]).sample(rng, which)
+        anew = self._tree.data[rng.integers(len(self.points), size=round(ANEW * n))]
+        points = np.concatenate([np.clip(moved, self.low, self.high), anew])
+        weights = np.repeat([1.0 / n, SHARE / max(1, len(anew))], [n, len(anew)])
+        told = self._on(points, weights, "predicted", step.age + 1)
+        return replace(told, previous=step.mean)
+
+    def coordinates(self, X) -> np.ndarray:
+        """Observations in the units of the laws."""
+        return (X - self.middle_x) / self.units_x
+
+    def _one(self, step: Step, x: np.ndarray) -> Step:
+        laws = StateLaw(self.observing, self.standard).at(step.cloud)
+        told = laws.log_density(x[None])[:, 0]
+        if told.max() < self.least - ABSURD:
+            return replace(step, collapsed=True)
+        return self._on(step.cloud, step.belief * np.exp(told - told.max()), "updated", step.age)
+
+    def smoothed(self, step: Step, later: Step) -> Step:
+        """A filtered step once the belief about the next one is known."""
+        ahead, w = self.predicted(step), step.belief
+        some, many = evenly(len(ahead.belief), SMOOTHED), w * len(w) > HARDLY
+        own, told = step.cloud[many], ahead.cloud[some]
+        S = self.moving.at(own).normal.log_density(told)
+        S -= S.max(axis=0)
+        np.exp(S, out=S)
+        S /= w[many] @ S
+        before, after = (S @ belief[some] for belief in (ahead.belief, later.belief))
+        led = before > 0
+        ratios, factor = after[led] / before[led], np.ones_like(w)
+        factor[many] = ratios[cKDTree(own[led]).query(own)[1]]
+        revised = self._on(step.cloud, w * factor, "smoothed", step.age)
+        return replace(revised, collapsed=step.collapsed)
+
+
+def machine_of(laws: Laws, kernel_x: Kernel, kernel_z: Kernel, limit, quick: bool) -> NodeMachine:
+    """A machine of these laws: a chain on nodes, or particles where nodes would be too many."""
+    rng = np.random.default_rng(0)
+    points, sizes = nodes_of(laws, limit, quick, rng)
+    if sizes is not None:
+        return NodeMachine(laws, kernel_x, kernel_z, points, sizes, rng)
+    count = limit or (QUICK if quick else PARTICLES)
+    return ParticleMachine(laws, kernel_x, kernel_z, points, count, rng)

@@ -1,0 +1,159 @@
+"""The filter on densities by particles, beside Kalman's filter and sums over all of them."""
+
+from __future__ import annotations
+
+import filter_oracles as dense
+import numpy as np
+import pytest
+from filter_cases import DENSE
+from numpy.testing import assert_allclose
+from scipy.stats import multivariate_normal
+
+import kernelmean as km
+from kernelmean.densities.standard import NormalErrors
+from kernelmean.filtering.laws import LawsAt, StateLaw
+from kernelmean.filtering.particles import ParticleMachine
+
+TURN = np.array([[0.9, -0.3, 0.0], [0.3, 0.9, 0.2], [0.0, -0.2, 0.8]])
+LAW = dense.Linear(TURN, 0.1 * np.eye(3), np.eye(3)[:2], 0.5 * np.eye(2))
+
+
+@pytest.fixture(scope="module")
+def record() -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng(0)
+    return *LAW.simulate(300, rng), *LAW.simulate(60, rng)
+
+
+@pytest.fixture(scope="module")
+def model(record) -> km.KernelBayesFilter:
+    X, Z, *_ = record
+    return km.KernelBayesFilter(**DENSE).fit(X, Z)
+
+
+@pytest.fixture(scope="module")
+def tracks(model, record) -> tuple[km.filtering.results.FilterResult, ...]:
+    new = record[2]
+    return model.filter(new), model.smooth(new)
+
+
+def test_next_to_kalman(model, record, tracks):
+    """Filter and smoother of three linear states; means are those of particles."""
+    assert isinstance(model.machine_, ParticleMachine)
+    *_, new, truth = record
+    for found, best, spread in zip(tracks, LAW.kalman(new)[:2], LAW.kalman(new)[2:], strict=True):
+        assert np.mean((found.mean() - best) ** 2) < 0.15 * spread.mean()
+        inside = (truth >= found.interval(0.9).lower) & (truth <= found.interval(0.9).upper)
+        assert 0.82 < inside.mean() < 0.97
+    errors = [np.mean((found.mean() - truth) ** 2) for found in tracks]
+    assert errors[1] < errors[0]
+
+
+def test_answers_stand_on_the_nearest_nodes(model, tracks):
+    step, nodes = tracks[0].steps[3], model.machine_.points
+    at = step.cloud * model.machine_.units + model.machine_.middle
+    unit = model.machine_.units
+    near = np.argmin((((at[:, None] - nodes) / unit) ** 2).sum(axis=2), axis=1)
+    expected = [step.belief[near == j].sum() for j in range(len(nodes))]
+    assert_allclose(tracks[0].embedding.weights[3], expected, atol=1e-12)
+    assert_allclose(tracks[0].mean()[3], step.belief @ at, atol=1e-12)
+
+
+def test_an_update_is_bayes_rule(model, record):
+    machine, x = model.machine_, record[2][:1]
+    step = machine.predicted(model.filter(x).steps[0])
+    after = machine.observed(step, record[2][1:2])
+    laws = StateLaw(machine.observing, machine.standard)
+    told = laws.at(step.cloud).log_density_of_pairs(
+        np.repeat(machine.coordinates(record[2][1:2]), len(step.belief), axis=0)
+    )
+    expected = step.belief * np.exp(told - told.max())
+    assert_allclose(after.belief, expected / expected.sum(), atol=1e-12)
+
+
+def test_smoothing_sums_over_all_pairs(model, record):
+    """With few particles, pair by pair."""
+    X, Z, new, _ = record
+    machine = km.KernelBayesFilter(**DENSE, max_active=40).fit(X, Z).machine_
+    steps = machine.track(new[:2], [slice(0, 2)])
+    found = machine.smoothed(*steps).belief
+    w, ahead, later = steps[0].belief, machine.predicted(steps[0]), steps[1].belief
+    at = machine.moving.at(steps[0].cloud)
+    law = machine.moving.density.root @ machine.moving.density.root.T
+    P = np.empty((len(w), len(later)))
+    for i in range(len(w)):
+        size = np.diag(np.exp(at.log_size[i]))
+        P[i] = multivariate_normal(at.middle[i], size @ law @ size).pdf(ahead.cloud)
+    S = P / (w @ P)
+    expected = w * (S @ later) / (S @ ahead.belief)
+    assert_allclose(found, expected / expected.sum(), atol=1e-3 / len(w))
+
+
+def test_normal_densities_of_all_pairs_are_scipys(rng):
+    root = np.linalg.cholesky(np.cov(rng.standard_normal((3, 20))))
+    middle, log_size, Y = (rng.standard_normal((n, 3)) for n in (5, 5, 7))
+    found = LawsAt(NormalErrors(root), middle, log_size).log_density(Y)
+    for i in range(5):
+        size = np.diag(np.exp(log_size[i]))
+        law = multivariate_normal(middle[i], size @ root @ root.T @ size)
+        assert_allclose(found[i], law.logpdf(Y), atol=1e-9)
+
+
+def test_nothing_seen_later_moves_nothing(model, record):
+    X = record[2][:30].copy()
+    X[20:] = np.nan
+    assert_allclose(model.smooth(X).mean()[19:], model.filter(X).mean()[19:], atol=1e-12)
+
+
+def test_streaming_sequences_and_files(model, record, tracks, tmp_path):
+    """The same draws, wherever a belief is carried on."""
+    new, found = record[2], tracks[0].mean()
+    belief = model.start()
+    for t in range(4):
+        belief = (belief.predict() if t else belief).update(new[t])
+    assert_allclose(belief.mean(), found[3], atol=1e-12)
+    again = model.filter(np.concatenate([new[:9], new[:5]]), lengths=[9, 5])
+    assert_allclose(again.mean(), np.concatenate([found[:9], found[:5]]), atol=1e-12)
+    model.save(tmp_path / "filter.km")
+    loaded = km.load(tmp_path / "filter.km")
+    assert_allclose(loaded.smooth(new[:9]).mean(), model.smooth(new[:9]).mean(), atol=1e-12)
+
+
+def test_a_forecast_goes_back_to_the_law_of_the_states(model, record):
+    X, Z, new, _ = record
+    ahead = model.forecast(new, 60)
+    filtered, *_ = LAW.kalman(new)
+    assert_allclose(ahead.mean()[0], TURN @ filtered[-1], atol=0.25)
+    assert_allclose(ahead.mean()[-1], Z.mean(axis=0), atol=0.3)
+    assert_allclose(ahead.observations.mean()[0], ahead.mean()[0, :2], atol=0.1)
+
+
+def test_some_particles_begin_anew(model, record):
+    """They would find a track that was lost, and hardly count until they do."""
+    machine = model.machine_
+    step = machine.predicted(model.filter(record[2][:1]).steps[0])
+    nodes = machine._inner(machine.points)
+    anew = (step.cloud[:, None, 0] == nodes[:, 0]).any(axis=1)
+    assert anew.sum() == 50
+    assert_allclose(step.belief[anew].sum(), 1e-3 / 1.001)
+
+
+def lagged(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A column and its past."""
+    rng, z = np.random.default_rng(seed), np.zeros(n)
+    for t in range(2, n):
+        z[t] = 1.6 * z[t - 1] - 0.7 * z[t - 2] + 0.3 * rng.standard_normal()
+    Z = np.column_stack([z, np.append(0.0, z[:-1])])
+    return Z[:, :1] + rng.normal(size=(n, 1)), Z
+
+
+@pytest.mark.slow
+def test_states_that_follow_each_other_exactly_are_followed():
+    """Intervals hold what they should."""
+    X, Z = lagged(150, 0)
+    later, truth = lagged(300, 1)
+    model = km.KernelBayesFilter(**DENSE).fit(X, Z)
+    found = model.filter(later)
+    assert isinstance(model.machine_, ParticleMachine)
+    assert np.mean((found.mean() - truth) ** 2) < 0.25 * Z.var()
+    inside = (truth >= found.interval(0.9).lower) & (truth <= found.interval(0.9).upper)
+    assert (inside.mean(axis=0) > 0.85).all()
