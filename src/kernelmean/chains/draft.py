@@ -8,8 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.stats import rankdata
 
-from ..core import arrays, solves
-from ..core.checks import as_widths
+from ..core import arrays, checks, solves
 from ..core.moments import evenly
 from ..core.progress import Verbose
 from ..core.sequences import check_sequences, triples_of
@@ -133,7 +132,7 @@ class Plan:
         if self.bandwidth is None:
             return None
         columns = draft.rows.points if space is None else space.directions
-        return one_or_each(as_widths(self.bandwidth, columns.shape[1], "bandwidth"))
+        return one_or_each(checks.as_widths(self.bandwidth, columns.shape[1], "bandwidth"))
 
     def search(self, draft: Draft, space: Variates | None, limit: int, **rules) -> Refinement:
         """EM on some of the rows, not yet begun."""

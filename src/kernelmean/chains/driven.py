@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import log_softmax, softmax
 
+from ..core import Saveable
 from ..core.minimise import descend
-from ..core.saving import Saveable
 from .em import PSEUDO, Climb, Refinement, maximised
 from .markov import Chain, pairs
 

@@ -12,9 +12,8 @@ import numpy as np
 from scipy.special import gammaln
 from scipy.stats import chi2
 
-from ..core import Array, arrays
+from ..core import Array, Saveable, arrays
 from ..core.moments import correlations, normal_bandwidth
-from ..core.saving import Saveable
 from ..core.threads import side_by_side
 from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap

@@ -7,12 +7,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Array, arrays, checks
-from ..core.labels import Labels
+from ..core import Array, Block, Labels, Line, Saveable, Summary, arrays, checks
 from ..core.parameters import check_parameters, with_old_keywords
-from ..core.saving import Saveable
 from ..core.sequences import check_forward, check_sequences
-from ..core.summary import Block, Line, Summary, kernel_lines
+from ..core.summary import kernel_lines
 from ..core.threads import doors
 from .draft import Draft, Fit
 from .driven import DrivenChain

@@ -7,8 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..core import arrays
-from ..core.saving import Saveable
+from ..core import Saveable, arrays
 from ..features.base import FeatureMap
 from .markov import Chain, carried, posterior_in_logs
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array, as_points, hushed
+from ..core import Array, Rows, arrays, checks
 from ..core.moments import block_rows, evenly
-from ..core.rows import Rows, merged
+from ..core.rows import merged
 from ..core.threads import side_by_side
 from ..features.base import FeatureMap
 from ..features.landmarks import Nystroem
@@ -63,7 +62,7 @@ class Coordinates:
         n, features = points.shape[0], Nystroem(max_rank=rank)
         whole = n <= LANDMARK_ROWS
         some = points if whole else arrays.take(points, evenly(n, LANDMARK_ROWS), axis=0)
-        with hushed():
+        with checks.hushed():
             Phi = features.fit_transform(some, kernel)
         return cls(features, points, Phi) if whole else cls.of(features, points)
 
@@ -120,7 +119,7 @@ class FarCoordinates(Coordinates):
 
 
 def _run_of(block: tuple, features: FeatureMap, of: Callable) -> Run:
-    points = as_points(block[0], "X", one_d=False)
+    points = checks.as_points(block[0], "X", one_d=False)
     seen = np.ones(points.shape[0], dtype=bool)
     first = np.asarray(block[1], dtype=bool) if len(block) > 1 else ~seen
     return Coordinates(features, points, None).run(of, seen, first)

@@ -7,10 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array, as_floats, check_columns, check_level, check_library, generator
-from ..core.interval import Interval
-from ..core.labels import Labels
+from ..core import Array, Interval, Labels, arrays, checks
 from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
@@ -53,12 +50,12 @@ class ObservationLaw(Law):
         """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
         if kind != "central":
             return self.embedding.interval(level, self.bandwidth, kind)
-        level = check_level(level)
+        level = checks.check_level(level)
         return Interval.between(self.quantile([(1 - level) / 2, (1 + level) / 2]))
 
     def sample(self, n: int, random_state=None) -> Array:
         """n draws of every law, (m, n, d)."""
-        rng = generator(random_state)
+        rng = checks.generator(random_state)
         if self.embedding.batch is None:
             return draws(self.embedding, n, rng, self.bandwidth)
         xp = arrays.namespace(self.embedding.points)
@@ -106,7 +103,7 @@ class RegimeForecast(ObservationLaw, Batch):
 
 def as_prior(prior, K: int) -> np.ndarray:
     """Probabilities of K states."""
-    p = arrays.to_numpy(as_floats(prior, "prior"))
+    p = arrays.to_numpy(checks.as_floats(prior, "prior"))
     if not (p.shape == (K,) and p.min() >= 0 and abs(p.sum() - 1) < 1e-6):
         raise ValueError(f"prior is {prior!r}; {K} probabilities that sum to one are needed")
     return p / p.sum()
@@ -114,14 +111,14 @@ def as_prior(prior, K: int) -> np.ndarray:
 
 def as_observation(x, points: Array) -> tuple[Array, np.ndarray]:
     """One observation as a row, (1, d), and whether it is there; `points` are of training."""
-    x = as_floats(x, "x")
+    x = checks.as_floats(x, "x")
     if x.ndim == 0:
         x = x[None]
     if x.ndim != 1:
         raise ValueError(f"x has shape {tuple(x.shape)}; one observation, (d,), is needed")
     point, seen = observed(x[None, :], "x")
-    check_columns(point, points.shape[1], "x", "the training data")
-    check_library(point, points, "x")
+    checks.check_columns(point, points.shape[1], "x", "the training data")
+    checks.check_library(point, points, "x")
     return point, seen
 
 

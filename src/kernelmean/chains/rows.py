@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array, as_points, check_columns
+from ..core import Array, arrays, checks
 from ..core.sequences import check_sequences
 
 STRETCHES = 20  # of some of the rows, from all over the sequences
@@ -100,7 +99,7 @@ class Rows:
 
 def observed(X, name: str, min_rows: int = 1) -> tuple[Array, np.ndarray]:
     """Rows of numbers, and which of them are whole; gaps in the others are filled from one."""
-    points = as_points(X, name, min_rows=min_rows, one_d=False, gaps=True)
+    points = checks.as_points(X, name, min_rows=min_rows, one_d=False, gaps=True)
     xp = arrays.namespace(points)
     gaps = xp.isnan(points)
     seen = ~arrays.to_numpy(xp.any(gaps, axis=1))
@@ -112,7 +111,7 @@ def observed(X, name: str, min_rows: int = 1) -> tuple[Array, np.ndarray]:
 
 def gaps_in(X) -> np.ndarray:
     """Whether each entry is missing."""
-    return np.isnan(arrays.to_numpy(as_points(X, "X", one_d=False, gaps=True)))
+    return np.isnan(arrays.to_numpy(checks.as_points(X, "X", one_d=False, gaps=True)))
 
 
 # ------------------------------------------------------------ what is known beforehand
@@ -133,9 +132,9 @@ def as_inputs(inputs, n: int, count: int | None, name: str = "inputs") -> np.nda
         return None
     if inputs is None:
         raise ValueError(f"{name} is None; the model was fitted with {count} of them")
-    found = arrays.to_numpy(as_points(inputs, name))
+    found = arrays.to_numpy(checks.as_points(inputs, name))
     if found.shape[0] != n:
         raise ValueError(f"{name} has {found.shape[0]} rows; {n} are needed")
     if count is not None:
-        check_columns(found, count, name, "those of fitting")
+        checks.check_columns(found, count, name, "those of fitting")
     return found

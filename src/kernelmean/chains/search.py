@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import check_positive, hushed
+from ..core import arrays, checks
 from ..core.progress import in_processes
 from ..core.threads import one_thread
 from .rows import observed
@@ -28,14 +27,14 @@ def best_fit(
 
 
 def _judged(candidate, X, lengths, judge: Judge) -> tuple[Any, float]:
-    with one_thread(), hushed():  # troubles are seen in the score
+    with one_thread(), checks.hushed():  # troubles are seen in the score
         fitted = candidate.fit(X, lengths)
         return fitted, judge(fitted)
 
 
 def factors(values, name: str) -> list[float]:
     """Positive numbers, one at least."""
-    found = [check_positive(value, name) for value in values]
+    found = [checks.check_positive(value, name) for value in values]
     if not found:
         raise ValueError(f"{name} is empty; positive numbers are needed")
     return found

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core import Array, arrays
-from ..core.saving import Saveable
+from ..core import Array, Saveable, arrays
 from ..features.base import FeatureMap
 from .moments import Moments, whitened
 

@@ -11,13 +11,9 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from ..chains.rows import observed
-from ..core import Array, arrays, checks
-from ..core.interval import Interval
-from ..core.labels import Labels
+from ..core import Array, Block, Interval, Labels, Line, Saveable, Summary, arrays, checks
 from ..core.parameters import check_parameters, choice, count, flag, optional, positive
-from ..core.saving import Saveable
 from ..core.sequences import check_forward, check_sequences
-from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..embedding.law import interval_like_target, like_target, names_like
 from . import inputs

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core import Array, arrays
+from ..core import Array, Saveable, arrays
 from ..core.moments import evenly
-from ..core.saving import Saveable
 from ..densities import fit as densities
 from ..densities.conditional_density import ConditionalDensity
 from ..densities.laws import MovedLaws

@@ -9,9 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..core import arrays, solves
-from ..core.checks import Array, warn_numerical
-from ..core.saving import Saveable
+from ..core import Array, Saveable, arrays, checks, solves
 from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
 from ..features.landmarks import Further, Landmarks
@@ -199,7 +197,7 @@ class Machine(Recursion):
             return Step(belief, read, "start", partial(getattr, prior, "weights"))
         belief = prior.apply_weights(self.features_z.transform(prior.points))
         if float(self.mass @ belief) < FADED * float(read[0]):
-            warn_numerical(
+            checks.warn_numerical(
                 "prior lies where there are few training states or none: the filter cannot "
                 "follow it there",
             )

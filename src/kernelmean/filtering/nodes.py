@@ -9,10 +9,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
-from ..core import arrays
-from ..core.checks import frozen
+from ..core import Saveable, arrays, checks
 from ..core.moments import evenly
-from ..core.saving import Saveable
 from ..densities.standard import Standard
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Kernel
@@ -91,8 +89,8 @@ class NodeMachine(Recursion):
             self.share = chain_of(onward, sizes).mean(axis=0)
             if Z.shape[1] == 2:
                 self.blur = tuple(BLUR * sizes[0] ** 0.5 * self.units)
-        self.points = frozen(points * self.units + self.middle)
-        self.points_x = frozen(seeing.at(points).sample(rng) * self.units_x + self.middle_x)
+        self.points = checks.frozen(points * self.units + self.middle)
+        self.points_x = checks.frozen(seeing.at(points).sample(rng) * self.units_x + self.middle_x)
 
     @cached_property
     def _laws(self) -> LawsAt:

@@ -8,9 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ..chains.results import Batch, as_observation
-from ..core import Array, arrays
-from ..core.interval import Interval
-from ..core.labels import Labels
+from ..core import Array, Interval, Labels, arrays
 from ..core.moments import block_rows
 from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding

@@ -7,9 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ..core import Array, arrays, solves
+from ..core import Array, Saveable, arrays, solves
 from ..core.moments import block_rows
-from ..core.saving import Saveable
 
 DROPPED = 1e-6  # share of Σβ⁺ that rows with next to no weight may hold together
 COLLAPSE = 1e-3  # least Σw of an update that is believed

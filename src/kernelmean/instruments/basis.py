@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array
+from ..core import Array, Saveable, arrays
 from ..core.moments import block_rows, row_blocks
-from ..core.saving import Saveable
 from ..features.base import FeatureMap
 
 APART = 0.1  # of the identity, beside covariances of powers

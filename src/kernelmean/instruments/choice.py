@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core import Saveable
 from ..core.minimise import mean_and_error
 from ..core.moments import evenly
-from ..core.saving import Saveable
 from ..regression.lengthscales import SCALE_DECADES
 from .basis import Basis
 from .judges import Judged

@@ -6,9 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..core import arrays
-from ..core.checks import Array, as_points, as_table, check_columns, column_names
-from ..core.saving import Saveable
+from ..core import Array, Saveable, arrays, checks
 from ..kernels.named import as_kernel, on_columns
 from .basis import few_values
 from .groups import Part, together
@@ -64,9 +62,9 @@ class Roles(Saveable):
         """(X, C) from one table: by name where there are names, otherwise in this order."""
         names = self.regressors
         known = {"x", "c"} <= set(self.named) and len(set(names)) == len(names)
-        if known and column_names(X) is not None:
+        if known and checks.column_names(X) is not None:
             X = _pick(X, names, name)
-        points = as_points(X, name, one_d=False)
+        points = checks.as_points(X, name, one_d=False)
         if points.shape[1] != len(names):
             raise ValueError(
                 f"{name} has {points.shape[1]} columns; {len(names)} are needed: {len(self.x)} "
@@ -76,10 +74,10 @@ class Roles(Saveable):
 
     def beside(self, points: Array, C) -> Array:
         """(X, C) from rows of X and a table of C."""
-        if "c" in self.named and column_names(C) is not None:
+        if "c" in self.named and checks.column_names(C) is not None:
             C = _pick(C, list(self.c), "C")
-        C = as_points(C, "C", n=points.shape[0])
-        check_columns(C, len(self.c), "C", "the training C")
+        C = checks.as_points(C, "C", n=points.shape[0])
+        checks.check_columns(C, len(self.c), "C", "the training C")
         return arrays.namespace(points).concat([points, C], axis=1)
 
 
@@ -216,8 +214,8 @@ def _form_of_each(told: dict | None, whole, names: Sequence[str]) -> Forms:
 
 def _pick(X, names: list[str], name: str):
     """The columns a model was fitted on, from a table that may hold more, in any order."""
-    X = as_table(X)
-    known = column_names(X) or []
+    X = checks.as_table(X)
+    known = checks.column_names(X) or []
     missing = [c for c in names if c not in known]
     if missing:
         raise ValueError(f"{name} lacks the columns {missing}; the model was fitted on {names}")

@@ -3,10 +3,8 @@
 import itertools
 from collections.abc import Callable, Sequence
 
-from ..core import arrays, solves
-from ..core.checks import Array
+from ..core import Array, Moments, arrays, solves
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
-from ..core.moments import Moments
 from ..core.rows import put_together
 from ..regression.leave_one_out import LeaveOneOut
 from .groups import Group, merged

@@ -11,10 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import clone
 
-from ..core import arrays
-from ..core.checks import Array, hushed
+from ..core import Array, Saveable, arrays, checks
 from ..core.progress import Verbose
-from ..core.saving import Saveable
 from ..core.stages import stage
 from ..core.threads import side_by_side
 from ..features.base import Bare, FeatureMap
@@ -278,7 +276,7 @@ class Plan:
     def basis(self, i: int, trend: int | None, scales) -> Basis:
         """Of one side, coarse where it is yet to be judged."""
         own = self._feature_map(self.tunes[i], COARSE)
-        with hushed():  # of a rank that is used up the last fit will tell
+        with checks.hushed():  # of a rank that is used up the last fit will tell
             own.fit(self.points[i], self._kernel(i, scales) or "linear")
         return Basis(self.plain[i].with_degree(trend), own)
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core import Saveable
 from ..core.extras import require
-from ..core.saving import Saveable
 
 SPLINES = ("poly", "bs", "cr", "cs", "cc")  # the second argument is a number of columns
 WIDTHS = ("df", "degree", "knots")  # so are these, or lists

@@ -20,11 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core import arrays, checks
-from ..core.checks import Array
+from ..core import Array, Moments, Rows, arrays, checks
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import Moments, accumulate, block_rows, canonical_order, evenly, row_blocks
-from ..core.rows import Rows, put_together
+from ..core.moments import accumulate, block_rows, canonical_order, evenly, row_blocks
+from ..core.rows import put_together
 from ..core.threads import streamed
 from .basis import Basis
 

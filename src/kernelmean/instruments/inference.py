@@ -8,14 +8,10 @@ from scipy.stats import f as fisher
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays, solves
-from ..core.checks import Array, check_column, check_lengths, check_level, check_library
+from ..core import Array, Interval, Labels, Saveable, arrays, checks, solves
 from ..core.elsewhere import in_blocks, is_far
-from ..core.interval import Interval
-from ..core.labels import Labels
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.moments import block_rows, evenly, row_blocks
-from ..core.saving import Saveable
 from ..core.threads import doors
 from .basis import Basis
 from .bend import weighted_chi2
@@ -280,7 +276,7 @@ class StructuralInference:
         rows = self._slopes(points, column)
         n = max(fit.sizes) if X is None else rows.shape[0]
         spread = arrays.to_numpy(rows @ fit.coef).var() / n
-        name = f"average derivative in {names[check_column(column, names)]}"
+        name = f"average derivative in {names[checks.check_column(column, names)]}"
         mean = arrays.namespace(rows).mean(rows, axis=0)
         covariance = self._mean_covariance if X is None else fit.covariance
         return _estimate(name, mean, fit.coef, covariance, level, spread)
@@ -297,7 +293,7 @@ class StructuralInference:
             Of the limits, which hold row by row.
         """
         one, zero = self._coordinates(X1, C, "X1"), self._coordinates(X0, C, "X0")
-        check_lengths(one.shape[0], zero.shape[0], "X1", "X0")
+        checks.check_lengths(one.shape[0], zero.shape[0], "X1", "X0")
         X = self._fit.sample[0][:, : len(self._fit.roles.x)]
         two = len(np.unique(X, axis=0)) == 2  # a curve through which is a line
         covariance = self._mean_covariance if two else self._fit.covariance
@@ -357,7 +353,7 @@ class StructuralInference:
         errors do not claim. Of the rows the model keeps, at most 10,000.
         """
         check_is_fitted(self)
-        fit, level = self._fit, check_level(level)
+        fit, level = self._fit, checks.check_level(level)
         (X, Z, y), roles = fit.sample, fit.roles
         if len(roles.x) > 1 or np.isnan(fit.specification_p):
             raise ValueError(
@@ -405,8 +401,8 @@ class StructuralInference:
 
     def _slopes(self, points, column) -> Array:
         """∂/∂x_column of every coordinate at the points, (m, width); NaN along a category."""
-        check_library(points, self._fit.coef, "X")
-        basis, j = self._fit.basis, check_column(column, self._fit.roles.regressors)
+        checks.check_library(points, self._fit.coef, "X")
+        basis, j = self._fit.basis, checks.check_column(column, self._fit.roles.regressors)
         if j in dict(basis.polynomial.categories):
             return arrays.namespace(points).full_like(self._rows(points), np.nan)
         return basis.by_blocks(lambda block: basis.derivative(block, j), points)
@@ -460,7 +456,7 @@ def ridge_coefficients(basis: Basis, X: np.ndarray, y: np.ndarray) -> np.ndarray
 
 def confidence_limits(rows, coef, covariance, level: float, simultaneous: bool) -> Interval:
     """(value − c s, value + c s) for the linear functionals in `rows`."""
-    level, root = check_level(level), arrays.to_numpy(rows) @ _root(covariance)
+    level, root = checks.check_level(level), arrays.to_numpy(rows) @ _root(covariance)
     error = np.sqrt((root**2).sum(1))
     factor = _sup_quantile(root, error, level) if simultaneous else norm.ppf(0.5 + level / 2)
     value = arrays.to_numpy(rows @ coef)
@@ -478,7 +474,7 @@ def _sup_quantile(root: np.ndarray, error: np.ndarray, level: float) -> float:
 
 def _estimate(name: str, rows, coef, covariance, level: float, extra: float = 0.0) -> Estimate:
     """Of one linear functional (width,), or of several, with `extra` in their variance."""
-    level = check_level(level)
+    level = checks.check_level(level)
     value = arrays.to_numpy(rows @ coef)
     error = np.sqrt(((arrays.to_numpy(rows) @ _root(covariance)) ** 2).sum(-1) + extra)
     reach = norm.ppf(0.5 + level / 2) * error

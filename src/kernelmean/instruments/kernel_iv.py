@@ -10,14 +10,11 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import arrays, checks, old_names
-from ..core.checks import Array
+from ..core import Array, Saveable, Summary, arrays, checks, old_names
 from ..core.elsewhere import by_blocks, few_of, is_far
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import once
 from ..core.parameters import auto, check_parameters, count, optional, positive
-from ..core.saving import Saveable
-from ..core.summary import Summary
 from ..core.threads import doors
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, learns_from_pairs

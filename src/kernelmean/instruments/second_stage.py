@@ -8,10 +8,9 @@ from functools import partial, reduce
 
 import numpy as np
 
-from ..core import arrays, solves
-from ..core.checks import Array
+from ..core import Array, Moments, arrays, solves
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import Moments, accumulate
+from ..core.moments import accumulate
 from ..core.rows import put_together
 from .basis import trend_penalty
 from .bend import weighted_chi2

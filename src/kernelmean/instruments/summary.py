@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.summary import Block, Line, Summary, kernel_lines
+from ..core import Block, Line, Summary
+from ..core.summary import kernel_lines
 from .choice import StructuralDraft
 from .fit import StructuralFit
 from .groups import kind_of

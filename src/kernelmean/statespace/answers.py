@@ -7,9 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..chains.estimator import ChainEstimator, labels_ahead
 from ..chains.rows import Rows
-from ..core import Array, arrays, checks
-from ..core.interval import Interval
-from ..core.labels import Labels
+from ..core import Array, Interval, Labels, arrays, checks
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
 from . import particles

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg.blas import dtbsv
 
-from ..core.saving import Saveable
+from ..core import Saveable
 from .options import Backbone
 
 FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt

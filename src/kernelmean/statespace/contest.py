@@ -6,8 +6,7 @@ import numpy as np
 
 from ..chains.em import HeldOut
 from ..chains.rows import Rows
-from ..core import arrays
-from ..core.saving import Saveable
+from ..core import Saveable, arrays
 from .lines import CLEAR, SAME, Found, clear, normal
 
 SEARCHED = 2000  # rows that starts, bandwidths, guards and models are compared on

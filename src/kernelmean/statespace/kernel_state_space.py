@@ -13,11 +13,9 @@ from ..chains.emission import one_or_each
 from ..chains.options import EM, as_em
 from ..chains.rows import observed
 from ..chains.search import best_fit, factors, next_error, next_likelihood
-from ..core import arrays
-from ..core.checks import check_choice
+from ..core import Block, Line, arrays, checks
 from ..core.parameters import count, either, flag, into, moved, optional, options, standing_for
 from ..core.progress import Verbose
-from ..core.summary import Block, Line
 from ..core.threads import doors
 from ..kernels import fitted_kernel
 from .answers import SpaceAnswers
@@ -315,7 +313,7 @@ class KernelStateSpace(SpaceAnswers):
         >>> len(model.tuning_), model.predict(X[300:]).shape
         (2, (100, 1))
         """
-        check_choice(score, "score", SCORES)
+        checks.check_choice(score, "score", SCORES)
         if not observed(X_val, "X_val")[1].any():
             raise ValueError("X_val has no row without NaN; observations are needed")
         if scales is None:

@@ -11,9 +11,7 @@ from scipy.special import softmax
 from scipy.stats import norm, qmc
 
 from ..chains.markov import Chain, stationary
-from ..core import arrays, solves
-from ..core.checks import LARGEST, as_floats
-from ..core.saving import Saveable
+from ..core import Saveable, arrays, checks, solves
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel
 
@@ -179,13 +177,13 @@ class Space(Saveable):
 
 def check_draws(x, shape: tuple[int, ...], name: str) -> np.ndarray:
     """What a user's function returned, as an array of the shape that was asked for."""
-    x = arrays.to_numpy(as_floats(x, f"what {name} returned"))
+    x = arrays.to_numpy(checks.as_floats(x, f"what {name} returned"))
     if x.ndim == 1 and shape[1] == 1:
         x = x[:, None]
     if x.shape != shape:
         raise ValueError(f"{name} returned an array of shape {x.shape}; {shape} is needed")
-    if not (np.abs(x) < LARGEST).all():
-        raise ValueError(f"{name} returned NaN, infinity or numbers beyond {LARGEST:g}")
+    if not (np.abs(x) < checks.LARGEST).all():
+        raise ValueError(f"{name} returned NaN, infinity or numbers beyond {checks.LARGEST:g}")
     return x
 
 

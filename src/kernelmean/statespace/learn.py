@@ -18,8 +18,7 @@ from ..chains.markov import Chain
 from ..chains.model import FittedChain
 from ..chains.rows import Rows
 from ..chains.variates import Variates
-from ..core import arrays
-from ..core.checks import frozen
+from ..core import arrays, checks
 from ..core.stages import stage
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Delta, fitted_kernel
@@ -351,7 +350,7 @@ def embedded_rows(points, gamma: np.ndarray, guard: Guard, plain: bool, kernel) 
         weights = np.concatenate([weights, own], axis=1)
     weights = weights + arrays.EPS / weights.shape[1]  # where no row has been
     weights /= weights.sum(axis=1, keepdims=True)
-    points = frozen(points)
+    points = checks.frozen(points)
     return MeanEmbedding.of_parts(points, arrays.like(weights, points), None, kernel)
 
 

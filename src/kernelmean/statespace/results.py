@@ -10,8 +10,7 @@ import numpy as np
 from ..chains.markov import one_of
 from ..chains.model import FittedChain
 from ..chains.results import Batch, RegimeBelief, RegimeForecast, as_observation
-from ..core import Array, arrays
-from ..core.labels import Labels
+from ..core import Array, Labels, arrays
 from ..core.moments import block_rows
 from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding

@@ -6,9 +6,7 @@ import numpy as np
 
 from ..chains.emission import one_or_each
 from ..chains.results import ObservationLaw
-from ..core import arrays
-from ..core.checks import Array, check_choice, generator, happens
-from ..core.interval import Interval
+from ..core import Array, Interval, arrays, checks
 from ..embedding.embedding import MeanEmbedding
 from .backbone import AS_IT_IS, Transform
 
@@ -75,7 +73,7 @@ class ShiftedLaw(ObservationLaw):
 
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
         """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
-        if check_choice(kind, "kind", ["central", "shortest"]) == "central":
+        if checks.check_choice(kind, "kind", ["central", "shortest"]) == "central":
             return super().interval(level)
         points = np.sort(arrays.to_numpy(self._points()), axis=-2)
         count = round(level * points.shape[-2])
@@ -104,12 +102,12 @@ class ShiftedLaw(ObservationLaw):
     def probability(self, event: Callable) -> Array:
         """P(event), in [0, 1], (m,): `event` maps points (n, d) to booleans (n,)."""
         points = arrays.to_numpy(self._points())
-        found = happens(event, points.reshape(-1, points.shape[-1]))
+        found = checks.happens(event, points.reshape(-1, points.shape[-1]))
         return found.reshape(points.shape[:-1]).mean(axis=-1)
 
     def sample(self, n: int, random_state=None) -> Array:
         """n draws of every law, (m, n, d)."""
-        rng = generator(random_state)
+        rng = checks.generator(random_state)
         drawn = arrays.to_numpy(super().sample(n, rng))
         shift, spread = self.shift[..., None, :], np.sqrt(self.extra)[..., None, :]
         return self._back(drawn + spread * rng.standard_normal(drawn.shape), shift)
