@@ -48,6 +48,12 @@ def test_next_to_kalman(model, record, tracks):
     assert errors[1] < errors[0]
 
 
+def test_the_summary_counts_them(model):
+    facts = [line.split() for line in str(model.summary()).splitlines()]
+    assert ["nodes", "4,000"] in facts
+    assert ["particles", "1,000"] in facts
+
+
 def test_answers_stand_on_the_nearest_nodes(model, tracks):
     step, nodes = tracks[0].steps[3], model.machine_.points
     at = step.cloud * model.machine_.units + model.machine_.middle
