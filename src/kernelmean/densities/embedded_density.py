@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..core import Array, Block, Labels, Line, Saveable, Summary, arrays, checks
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import SEARCH_ROWS, minimise_log10
-from ..core.moments import canonical_order, evenly, slices
+from ..core.moments import canonical_order, evenly
 from ..core.parameters import check_parameters, either, share
 from ..core.threads import doors, side_by_side
 from ..embedding.embedding import MeanEmbedding
@@ -223,7 +223,7 @@ def _judged(points, weights, kernel: Any) -> tuple[float, Array, Any]:
 def _smoothed(points, weights, kernel: Kernel) -> Array:
     """Σ_j w_j k̄(x_i, x_j) of each row i: a block of rows meets those from it on, for k̄ is even."""
     sums = arrays.namespace(points).zeros_like(weights)
-    for some in slices(points.shape[0], BLOCK):
+    for some in arrays.slices(points.shape[0], BLOCK):
         K = kernel.density(points[some, :], points[some.start :, :])
         sums[some.start :] += weights[some] @ K
         sums[some] += K[:, some.stop - some.start :] @ weights[some.stop :]

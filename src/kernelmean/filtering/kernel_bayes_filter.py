@@ -20,7 +20,7 @@ from . import inputs
 from .fit import Plan
 from .held_out import learned, warn_if_as_near
 from .machine import Machine, Recursion, Step
-from .particles import ParticleMachine
+from .nodes import NodeMachine
 from .results import Belief, FilterResult, Forecast
 from .tune import tune
 
@@ -277,12 +277,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
             marks = {min(held, key=held.get): " (nearest)"}
             errors = [Line.of(name, error, marks.get(name, "")) for name, error in held.items()]
             told.append(Block("Squared error on rows held out, of the variance", errors))
-        if not isinstance(self.machine_, Machine):
+        if isinstance(self.machine_, NodeMachine):
             how = [Line("laws", "densities", "two conditional densities")]
-            sizes = {"nodes": len(self.machine_.points)}
-            if isinstance(self.machine_, ParticleMachine):
-                sizes["particles"] = self.machine_.count
-            how += [Line(name, size, f"{size:,}") for name, size in sizes.items()]
+            how += [Line(name, n, f"{n:,}") for name, n in self.machine_.counts.items()]
             return Summary(title, [*told, Block("Filter", how)])
         chosen = {name: " (chosen)" if getattr(self, name) is None else " (given)" for name in REGS}
         regs = [Line.of(name, getattr(self, f"{name}_"), how) for name, how in chosen.items()]

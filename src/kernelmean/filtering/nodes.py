@@ -101,6 +101,11 @@ class NodeMachine(Recursion):
         """States in the units of the laws."""
         return (points - self.middle) / self.units
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """What a summary says of its size."""
+        return {"nodes": len(self.points)}
+
     # ------------------------------------------------------------ one step
 
     def first(self, prior: MeanEmbedding) -> Step:
@@ -130,13 +135,18 @@ class NodeMachine(Recursion):
         top = float(log_density.max())
         if top < self.least - ABSURD:
             return replace(step, collapsed=True)
-        return self._step(step.belief * np.exp(log_density - top), "updated")
+        return self._weighed(step, step.belief * np.exp(log_density - top), "updated")
 
     def smoothed(self, step: Step, later: Step) -> Step:
         """A filtered step once the belief about the next one is known."""
         ahead = np.maximum(step.belief @ self.transition, np.finfo(float).tiny)
-        revised = self._step(step.belief * (self.transition @ (later.belief / ahead)), "smoothed")
+        factor = self.transition @ (later.belief / ahead)
+        revised = self._weighed(step, step.belief * factor, "smoothed")
         return replace(revised, collapsed=step.collapsed)
+
+    def _weighed(self, step: Step, weights: np.ndarray, kind: str) -> Step:
+        """The same step with other weights."""
+        return self._step(weights, kind)
 
     def _step(self, weights: np.ndarray, kind: str) -> Step:
         """Weights in proportion to these; the usual ones where they come to nothing."""

@@ -14,7 +14,7 @@ from ..embedding.embedding import MeanEmbedding
 from ..kernels import Kernel
 from .laws import Laws, StateLaw
 from .machine import Step
-from .nodes import ABSURD, NodeMachine, nodes_of
+from .nodes import NodeMachine, nodes_of
 
 PARTICLES, QUICK = 1_000, 300  # that follow a belief; while ways are compared
 SMOOTHED = 500  # of those a step later, by which one is smoothed,
@@ -58,6 +58,17 @@ class ParticleMachine(NodeMachine):
     def _tree(self) -> cKDTree:
         return cKDTree(self._inner(self.points))
 
+    @cached_property
+    def _drawn(self) -> np.ndarray:
+        """Weights of particles that have moved, and of those that begin anew."""
+        n, anew = self.count, round(ANEW * self.count)
+        weights = np.repeat([1.0 / n, SHARE / max(1, anew)], [n, anew])
+        return weights / weights.sum()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {**super().counts, "particles": self.count}
+
     # ------------------------------------------------------------ one step
 
     def first(self, prior: MeanEmbedding) -> Step:
@@ -83,10 +94,9 @@ class ParticleMachine(NodeMachine):
         drawn = np.searchsorted(np.cumsum(step.belief)[:-1], levels)
         parents, which = np.unique(drawn, return_inverse=True)
         moved = self.moving.at(step.cloud[parents]).sample(rng, which)
-        anew = self._tree.data[rng.integers(len(self.points), size=round(ANEW * n))]
+        anew = self._tree.data[rng.integers(len(self.points), size=len(self._drawn) - n)]
         points = np.concatenate([np.clip(moved, self.low, self.high), anew])
-        weights = np.repeat([1.0 / n, SHARE / max(1, len(anew))], [n, len(anew)])
-        told = self._on(points, weights, "predicted", step.age + 1)
+        told = self._on(points, self._drawn, "predicted", step.age + 1)
         return replace(told, previous=step.mean)
 
     def coordinates(self, X) -> np.ndarray:
@@ -95,25 +105,25 @@ class ParticleMachine(NodeMachine):
 
     def _one(self, step: Step, x: np.ndarray) -> Step:
         laws = StateLaw(self.observing, self.standard).at(step.cloud)
-        told = laws.log_density(x[None])[:, 0]
-        if told.max() < self.least - ABSURD:
-            return replace(step, collapsed=True)
-        return self._on(step.cloud, step.belief * np.exp(told - told.max()), "updated", step.age)
+        return super()._one(step, laws.log_density(x[None])[:, 0])
+
+    def _weighed(self, step: Step, weights: np.ndarray, kind: str) -> Step:
+        return self._on(step.cloud, weights, kind, step.age)
 
     def smoothed(self, step: Step, later: Step) -> Step:
         """A filtered step once the belief about the next one is known."""
-        ahead, w = self.predicted(step), step.belief
-        some, many = evenly(len(ahead.belief), SMOOTHED), w * len(w) > HARDLY
-        own, told = step.cloud[many], ahead.cloud[some]
+        w, drawn = step.belief, self._drawn
+        some, many = evenly(len(drawn), SMOOTHED), w * len(w) > HARDLY
+        own, told = step.cloud[many], later.cloud[some]  # as they were drawn from the step
         S = self.moving.at(own).normal.log_density(told)
         S -= S.max(axis=0)
         np.exp(S, out=S)
         S /= w[many] @ S
-        before, after = (S @ belief[some] for belief in (ahead.belief, later.belief))
+        before, after = (S @ belief[some] for belief in (drawn, later.belief))
         led = before > 0
         ratios, factor = after[led] / before[led], np.ones_like(w)
         factor[many] = ratios[cKDTree(own[led]).query(own)[1]]
-        revised = self._on(step.cloud, w * factor, "smoothed", step.age)
+        revised = self._weighed(step, w * factor, "smoothed")
         return replace(revised, collapsed=step.collapsed)
 
 
