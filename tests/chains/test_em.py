@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import hmm_oracles as slow
 import numpy as np
@@ -14,7 +13,7 @@ from scipy.special import gamma as gamma_function
 from scipy.stats import kstest, multivariate_normal, multivariate_t, t
 
 import kernelmean as km
-from kernelmean.chains import emission, moments
+from kernelmean.chains import emission
 from kernelmean.chains.draft import Draft, space_of
 from kernelmean.chains.em import (
     PSEUDO,
@@ -46,7 +45,7 @@ hmmlearn = pytest.importorskip("hmmlearn.hmm")
 @pytest.fixture(autouse=True)
 def _all_digits(monkeypatch):
     """Coordinates that lose nothing: what is tested is not the landmarks."""
-    monkeypatch.setattr(moments, "Nystroem", partial(km.Nystroem, tol=1e-15))
+    monkeypatch.setattr(emission, "LOST", 1e-15)
 
 
 # ------------------------------------------------------------ densities

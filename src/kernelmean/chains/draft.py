@@ -16,7 +16,7 @@ from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map
 from ..kernels import Delta, Gaussian, Kernel, Linear, fitted_kernel
-from .em import Climb, Refinement
+from .em import MANY, Climb, Refinement
 from .emission import ROUNDING, SignedEmissions, can_smooth, one_or_each, smoothing_kernel
 from .markov import Chain
 from .model import FittedChain
@@ -30,8 +30,6 @@ COLUMNS = 3  # of data that densities are estimated in as they are
 MAX_DIRECTIONS = 6  # of those that densities are estimated in otherwise
 RANK = 300  # landmarks of the moments, where no features are given,
 RANKED = 100  # and of those of ranks
-MANY = 50_000  # rows from which on all of them are for so many steps of EM only
-LAST = 3
 TUNED = 2_000  # rows that λ is chosen on
 POINTS = 20_000  # rows that carry the weights of embeddings from the spectral fit alone
 RIDGE = 1e-3  # of the ratio of emission densities to the marginal one, where EM starts
@@ -179,7 +177,7 @@ def in_space(rows: Rows, space: Variates | None) -> Rows:
 
 
 def on_all(search: Refinement, rows: Rows, found: Climb, factor: float) -> tuple[Climb, Any]:
-    """EM on all rows from where it came on some; of very many, a few steps after EM on `MANY`."""
+    """EM on all rows from where it came on some; of very many, a step after EM on `MANY`."""
     climbed = found
     for limit in (MANY, len(rows.seen)):
         few, (_, more) = search.rows, rows.stretches(limit)
@@ -188,8 +186,7 @@ def on_all(search: Refinement, rows: Rows, found: Climb, factor: float) -> tuple
         laws = search.smoothing(factor).emissions(climbed.gamma[few.seen])
         if search.bandwidth is None:  # the rate at which the best bandwidth falls
             factor *= (len(few.seen) / len(more.seen)) ** (1 / (rows.points.shape[1] + 4))
-        steps = search.max_iter if limit == MANY else LAST
-        search = replace(search.on(more), max_iter=steps)
+        search = search.on(more)
         climbed = search.carried_on(laws, climbed.chain, search.smoothing(factor))
     return replace(climbed, history=found.history), search.smoothing(factor)
 

@@ -24,6 +24,7 @@ TILT = 1.5  # of a random start, in standard deviations of the coordinates
 STEP = 2.0  # between two bandwidths
 WIDEST, NARROWEST = 2.0, 1 / 8  # bandwidths tried, relative to Silverman's
 STRETCHES = 20  # of rows, every other of which is held out
+MANY = 20_000  # rows from which on a single step is for all of them
 FAR = 30.0  # log-likelihood by which a way may be behind before it is looked into
 FEWEST = 2 * STRETCHES  # rows from which on a bandwidth is sought
 
@@ -214,11 +215,16 @@ class Refinement:
         return rule_of_thumb(int(self.rows.seen.sum()), self.rows.points.shape[1])
 
     def carried_on(self, laws: Laws, chain: Chain, smoothing: AnySmoothing) -> Climb:
-        """EM on these rows from laws and a chain found on others."""
-        logb = laws.log_density(self.rows.points)
-        logb[~self.rows.seen] = 0.0
-        gamma = begin(logb, chain.along(self.rows.inputs), self.rows.sequences)
-        return self.climb(smoothing, gamma, chain, self.max_iter)
+        """EM on these rows from laws and a chain found on others; of very many, one step."""
+        rows, along = self.rows, chain.along(self.rows.inputs)
+        logb = laws.log_density(rows.points)
+        logb[~rows.seen] = 0.0
+        alpha, loglik = filtered(logb, along, rows.sequences)
+        gamma = smoothed(alpha, along, rows.sequences)
+        if len(rows.seen) <= MANY:
+            return self.climb(smoothing, gamma, chain, self.max_iter)
+        chain = self.maximise(alpha, gamma, along, rows.sequences)
+        return Climb(gamma, chain, loglik[rows.seen], [], False, logb)
 
     @stage("starts of EM")
     def best_start(self, smoothing: AnySmoothing, starts) -> Climb:

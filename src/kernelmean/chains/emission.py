@@ -20,7 +20,8 @@ from ..features.base import FeatureMap
 from ..kernels import Delta, Kernel
 from .moments import Coordinates
 
-RANK = 2000  # landmarks of the smoothing kernel
+RANK = 2000  # landmarks of the smoothing kernel,
+LOST = 1e-4  # and the share of its trace beyond them: the guard stands in for that
 CACHED = 2**17  # numbers of rows and states that are worked on together, in the processor's cache
 ATOM = 0.01  # share of the rows from which on a repeated value is an atom of the law
 ROUNDING = 1e-7  # of the spread of rows: distances below are equal rows
@@ -367,8 +368,6 @@ class Smoothing:
         The distinct rows.
     row : int array of shape (n,), or slice(None)
         Which distinct row each row is; all of them where no two are equal.
-    own : array of shape (u,)
-        φᵀφ.
     atom : bool array of shape (u,)
     guard_of : callable
         Makes the guard from rows, weights of the states in them, (u, K), the spread of each
@@ -378,15 +377,15 @@ class Smoothing:
     def __init__(self, points, kernel: Kernel, guard_of: GuardRule = Guard.of):
         self.kernel, self.guard_of, rows = kernel, guard_of, arrays.to_numpy(points)
         self.points, found, count = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
-        coordinates = Coordinates.by_landmarks(arrays.like(self.points, points), kernel, RANK)
+        distinct = arrays.like(self.points, points)
+        coordinates = Coordinates.by_landmarks(distinct, kernel, RANK, LOST)
         self.atom = count >= max(ATOM * len(rows), 2) if not self.discrete else count > 0
         self.row: np.ndarray | slice = found.reshape(-1)
         if len(count) == len(rows):  # in the order of the rows, so that nothing is looked up
             order, self.row = found.reshape(-1), slice(None)
             coordinates = coordinates.reordered(points, order)
             self.points, self.atom = rows, self.atom[order]
-        squares = coordinates.by_blocks(lambda rows, Phi: arrays.to_numpy(Phi**2).sum(axis=1))
-        self.coordinates, self.own = coordinates, np.concatenate(squares)
+        self.coordinates = coordinates
 
     def guarded(self, rule: GuardRule) -> Smoothing:
         """With another rule for the guard."""
@@ -400,7 +399,6 @@ class Smoothing:
         none = arrays.like(np.empty((len(self.points), 0)), self.coordinates.points)
         other = copy(self)
         other.coordinates = replace(self.coordinates, kept=none)
-        other.own = np.zeros(len(self.points))
         return other
 
     @property
@@ -422,13 +420,13 @@ class Smoothing:
         weights = self._gathered(gamma)
         laws = self._emissions(weights)
         everything = self.coordinates.project(laws.coefficients)
-        n, step = len(gamma), max(1, CACHED // gamma.shape[1])
+        own, n, step = self.coordinates.squares, len(gamma), max(1, CACHED // gamma.shape[1])
 
         def of_some(some: slice) -> np.ndarray:
             at = some if isinstance(self.row, slice) else self.row[some]
             mine = np.where(self.atom[at, None], gamma[some], weights[at])
             mine = np.zeros_like(mine) if self.discrete else mine
-            kernel_part = everything[at] - mine * self.own[at, None]
+            kernel_part = everything[at] - mine * own[at, None]
             left = np.maximum(laws.guard.counts - mine, 0.0)
             return laws.guard.mixed(kernel_part, self.points[at], self.log_height, left)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from operator import add
 from typing import Any
 
@@ -42,7 +42,10 @@ KEPT = 2**27  # floats of coordinates that are kept (1 GiB); beyond, they are ma
 
 @dataclass(frozen=True)
 class Coordinates:
-    """φ of the rows of `points`: all kept if they fit in 1 GiB, else made anew for each use."""
+    """φ of the rows of `points`: all kept, or made anew for each use.
+
+    Where they are not kept, sums over them and their products come from the kernel itself.
+    """
 
     features: FeatureMap
     points: Array
@@ -50,21 +53,22 @@ class Coordinates:
 
     @classmethod
     def of(cls, features: FeatureMap, points) -> Coordinates:
+        """All kept if they fit in 1 GiB."""
         small = points.shape[0] * features.rank_ <= KEPT
         return cls(features, points, features.transform(points) if small else None)
 
     @classmethod
-    def by_landmarks(cls, points, kernel: Kernel, rank: int) -> Coordinates:
+    def by_landmarks(cls, points, kernel: Kernel, rank: int, tol: float = 1e-6) -> Coordinates:
         """Nyström's, landmarks among evenly spaced rows; a trace that is lost is no news.
 
         The guard of the laws stands in for what the landmarks do not reach.
         """
-        n, features = points.shape[0], Nystroem(max_rank=rank)
+        n, features = points.shape[0], Nystroem(tol=tol, max_rank=rank)
         whole = n <= LANDMARK_ROWS
         some = points if whole else arrays.take(points, evenly(n, LANDMARK_ROWS), axis=0)
         with checks.hushed():
             Phi = features.fit_transform(some, kernel)
-        return cls(features, points, Phi) if whole else cls.of(features, points)
+        return cls(features, points, Phi if whole else None)
 
     def reordered(self, points, order: np.ndarray) -> Coordinates:
         """Of the same rows in another order, `points`."""
@@ -78,9 +82,11 @@ class Coordinates:
 
     def by_blocks(self, of: Callable[[slice, Array], Any]) -> list:
         """What `of` says of numbers of rows and their coordinates, block by block."""
+        return side_by_side(lambda rows: of(rows, self[rows]), self._blocks())
+
+    def _blocks(self) -> Iterator[slice]:
         n, step = self.points.shape[0], block_rows(SMALLER * self.features.rank_)
-        blocks = (slice(i, min(i + step, n)) for i in range(0, max(n, 1), step))
-        return side_by_side(lambda rows: of(rows, self[rows]), blocks)
+        return (slice(i, min(i + step, n)) for i in range(0, max(n, 1), step))
 
     def run(self, of: Callable, seen: np.ndarray, first: np.ndarray) -> Run:
         """Sums `of` the coordinates."""
@@ -93,12 +99,29 @@ class Coordinates:
     def gather(self, weights: np.ndarray) -> Array:
         """Φᵀ times weights of the rows, (n, k)."""
         given = arrays.like(weights, self.points)
-        return reduce(add, self.by_blocks(lambda rows, Phi: Phi.T @ given[rows, :]))
+
+        def of_some(rows: slice) -> Array:
+            if self.kept is None:
+                return self.features.sums(self.points[rows, :], given[rows, :])
+            return self.kept[rows, :].T @ given[rows, :]
+
+        return reduce(add, side_by_side(of_some, self._blocks()))
 
     def project(self, directions) -> np.ndarray:
         """Φ times a matrix (r, k)."""
         D = arrays.like(directions, self.points)
-        return np.concatenate(self.by_blocks(lambda rows, Phi: arrays.to_numpy(Phi @ D)))
+
+        def of_some(rows: slice) -> np.ndarray:
+            if self.kept is None:
+                return arrays.to_numpy(self.features.times(self.points[rows, :], D))
+            return arrays.to_numpy(self.kept[rows, :] @ D)
+
+        return np.concatenate(side_by_side(of_some, self._blocks()))
+
+    @cached_property
+    def squares(self) -> np.ndarray:
+        """φᵀφ of each row."""
+        return np.concatenate(self.by_blocks(lambda _, Phi: arrays.to_numpy(Phi**2).sum(axis=1)))
 
 
 @dataclass(frozen=True)

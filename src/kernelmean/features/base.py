@@ -65,6 +65,10 @@ class FeatureMap(Saveable, BaseEstimator):
         """φ(x)ᵀ coef at the rows of `X`, shape (n, q), for coef of shape (r, q)."""
         return self.transform(X) @ coef
 
+    def sums(self, X, weights) -> Array:
+        """Σ_i φ(x_i) w_iᵀ over the rows of `X`, shape (r, q), for weights of shape (n, q)."""
+        return self.transform(X).T @ weights
+
     def _checked(self, X) -> Array:
         check_is_fitted(self)
         points = self.kernel_.checked(X, "X")

@@ -42,6 +42,13 @@ class Landmarks(FeatureMap):
         at_landmarks = solves.solve_lower(self.factor_, coef, transposed=True)
         return self._each_gram(self._checked(X), lambda K: K @ at_landmarks)
 
+    def sums(self, X, weights) -> Array:
+        """Σ_i φ(x_i) w_iᵀ, likewise."""
+        X, step = self._checked(X), block_rows(self.rank_ * CACHED_SHARE)
+        blocks = row_blocks(X, weights, rows=step)
+        terms = (self.kernel_.gram_of(self.landmarks_, some) @ own for some, own in blocks)
+        return solves.solve_lower(self.factor_, reduce(add, terms))
+
     def _each_gram(self, X, times: Callable[[Array], Array]) -> Array:
         """Of Gram matrices of blocks of rows and the landmarks, put together."""
         checks.check_library(X, self.landmarks_, "X")
