@@ -85,7 +85,7 @@ def test_laws_of_some_columns_while_learning(rule):
     X, states = draw(60, 2)
     gamma = np.abs(np.eye(2)[states] - 0.1)
     kernel = km.kernels.Gaussian(0.7)
-    found = Smoothing(X, kernel, rule).log_marginals(gamma, [1], X[:5, 1:])
+    found = Smoothing(X, kernel, rule).marginals(gamma)([1], X[:5, 1:])
     part = np.exp(-((X[:, 1] - X[:5, 1:]) ** 2) / (2 * 0.49)) / np.sqrt(2 * np.pi * 0.49) @ gamma
     counts = gamma.sum(axis=0)
     mean = X[:, 1] @ gamma / counts

@@ -99,8 +99,10 @@ def log_emissions(smoothing: AnySmoothing, rows: Rows, gamma) -> np.ndarray:
     """
     logb, weights = np.zeros_like(gamma), rows.weights(gamma)
     logb[rows.seen] = smoothing.log_densities(weights)
-    for numbers, columns, points in rows.parts():
-        logb[numbers] = smoothing.log_marginals(weights, columns, points)
+    if rows.parts:
+        told = smoothing.marginals(weights)
+        for numbers, columns, points in rows.parts:
+            logb[numbers] = told(columns, points)
     return logb
 
 

@@ -13,7 +13,7 @@ from scipy.special import gammaln
 from scipy.stats import chi2
 
 from ..core import Array, Saveable, arrays
-from ..core.moments import correlations, normal_bandwidth
+from ..core.moments import block_rows, correlations, normal_bandwidth, row_blocks
 from ..core.threads import side_by_side
 from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
@@ -346,6 +346,7 @@ def whitenings(guard: Guard, points: np.ndarray, weights: np.ndarray) -> np.ndar
 
 
 GuardRule = Callable[[np.ndarray, np.ndarray, np.ndarray, bool], Guard]
+Marginals = Callable[[list[int], Array], np.ndarray]  # of columns, and rows of these: (m, K)
 
 
 # ------------------------------------------------------------ learning them
@@ -432,25 +433,35 @@ class Smoothing:
 
         return np.concatenate(side_by_side(of_some, arrays.slices(n, step)))
 
-    def log_marginals(self, gamma: np.ndarray, columns: list[int], points) -> np.ndarray:
-        """log f_k of some columns of other rows."""
+    def marginals(self, gamma: np.ndarray) -> Marginals:
+        """What says log f_k of some columns of other rows."""
         weights = self._gathered(gamma)
-        coordinates, kernel = self._on(tuple(columns))
-        Phi = coordinates.features.transform(points)
-        part = arrays.to_numpy(Phi @ coordinates.gather(weights))
-        guard, height = self._guard(weights).marginal(columns), -kernel.log_normaliser(len(columns))
-        return guard.mixed(part, arrays.to_numpy(points), height)
+        guard, given = self._guard(weights), arrays.like(weights, self.coordinates.points)
 
-    def _on(self, columns: tuple[int, ...]) -> tuple[Coordinates, Kernel]:
-        """Coordinates of some columns, and the kernel of these."""
+        def of_some(columns: list[int], points: Array) -> np.ndarray:
+            kernel = self.kernel.on(columns, self.points.shape[1])
+            if points.shape[0] <= RANK:  # fewer than landmarks might be
+                rows = arrays.take(self.coordinates.points, columns, axis=1)
+                blocks = row_blocks(points, rows=block_rows(rows.shape[0]))
+                parts = [kernel.gram_of(some, rows) @ given for (some,) in blocks]
+                part = arrays.namespace(points).concat(parts)
+            else:
+                coordinates = self._on(tuple(columns), kernel)
+                part = coordinates.features.times(points, coordinates.gather(weights))
+            guarded, height = guard.marginal(columns), -kernel.log_normaliser(len(columns))
+            return guarded.mixed(arrays.to_numpy(part), arrays.to_numpy(points), height)
+
+        return of_some
+
+    def _on(self, columns: tuple[int, ...], kernel: Kernel) -> Coordinates:
+        """Coordinates of some columns."""
         if columns not in self._marginals:
-            kernel = self.kernel.on(list(columns), self.points.shape[1])
             points = arrays.take(self.coordinates.points, columns, axis=1)
-            self._marginals[columns] = Coordinates.by_landmarks(points, kernel, RANK), kernel
+            self._marginals[columns] = Coordinates.by_landmarks(points, kernel, RANK, LOST)
         return self._marginals[columns]
 
     @cached_property
-    def _marginals(self) -> dict:
+    def _marginals(self) -> dict[tuple[int, ...], Coordinates]:
         return {}
 
     def _emissions(self, weights: np.ndarray) -> Emissions:
@@ -493,10 +504,10 @@ class SmoothingByState:
         """As `Smoothing.log_densities`."""
         return np.hstack([p.log_densities(gamma[:, [k]]) for k, p in enumerate(self.parts)])
 
-    def log_marginals(self, gamma: np.ndarray, columns: list[int], points) -> np.ndarray:
-        """As `Smoothing.log_marginals`."""
-        parts = enumerate(self.parts)
-        return np.hstack([p.log_marginals(gamma[:, [k]], columns, points) for k, p in parts])
+    def marginals(self, gamma: np.ndarray) -> Marginals:
+        """As `Smoothing.marginals`."""
+        each = [p.marginals(gamma[:, [k]]) for k, p in enumerate(self.parts)]
+        return lambda columns, points: np.hstack([one(columns, points) for one in each])
 
 
 AnySmoothing = Smoothing | SmoothingByState

@@ -108,7 +108,7 @@ class FittedChain:
         logb = self.log_densities(rows.points)
         logb[~rows.seen] = 0.0
         if self.marginals:
-            for numbers, columns, points in rows.parts():
+            for numbers, columns, points in rows.parts:
                 logb[numbers] = self.marginal(columns).log_density(points)
         return logb
 

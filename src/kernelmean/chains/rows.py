@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -42,16 +42,19 @@ class Rows:
         """All rows seen are used."""
         return cls(points, seen, sequences, seen, gaps, inputs)
 
-    def parts(self) -> Iterator[tuple[np.ndarray, list[int], Array]]:
+    @cached_property
+    def parts(self) -> list[tuple[np.ndarray, list[int], Array]]:
         """Rows that lack the same columns, the columns that are there, and what is in these."""
         if self.gaps is None:
-            return
+            return []
         partly = np.flatnonzero(self.gaps.any(axis=1) & ~self.gaps.all(axis=1))
         patterns, pattern = np.unique(self.gaps[partly], axis=0, return_inverse=True)
+        found = []
         for k, gaps in enumerate(patterns):
             rows, columns = partly[pattern.reshape(-1) == k], np.flatnonzero(~gaps)
-            points = arrays.take(self.points, rows, axis=0)
-            yield rows, columns.tolist(), arrays.take(points, columns, axis=1)
+            points = arrays.take(arrays.take(self.points, rows, axis=0), columns, axis=1)
+            found.append((rows, columns.tolist(), points))
+        return found
 
     def weights(self, gamma: np.ndarray) -> np.ndarray:
         """γ of the rows seen, zero where they are not used."""
