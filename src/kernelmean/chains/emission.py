@@ -378,15 +378,12 @@ class Smoothing:
     def __init__(self, points, kernel: Kernel, guard_of: GuardRule = Guard.of):
         self.kernel, self.guard_of, rows = kernel, guard_of, arrays.to_numpy(points)
         self.points, found, count = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
-        distinct = arrays.like(self.points, points)
-        coordinates = Coordinates.by_landmarks(distinct, kernel, RANK, LOST)
-        self.atom = count >= max(ATOM * len(rows), 2) if not self.discrete else count > 0
         self.row: np.ndarray | slice = found.reshape(-1)
         if len(count) == len(rows):  # in the order of the rows, so that nothing is looked up
-            order, self.row = found.reshape(-1), slice(None)
-            coordinates = coordinates.reordered(points, order)
-            self.points, self.atom = rows, self.atom[order]
-        self.coordinates = coordinates
+            self.points, self.row = rows, slice(None)
+        self.atom = count >= max(ATOM * len(rows), 2) if not self.discrete else count > 0
+        distinct = arrays.like(self.points, points)
+        self.coordinates = Coordinates.by_landmarks(distinct, kernel, RANK, LOST)
 
     def guarded(self, rule: GuardRule) -> Smoothing:
         """With another rule for the guard."""

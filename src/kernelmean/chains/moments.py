@@ -70,11 +70,6 @@ class Coordinates:
             Phi = features.fit_transform(some, kernel)
         return cls(features, points, Phi if whole else None)
 
-    def reordered(self, points, order: np.ndarray) -> Coordinates:
-        """Of the same rows in another order, `points`."""
-        kept = None if self.kept is None else arrays.take(self.kept, order, axis=0)
-        return Coordinates(self.features, points, kept)
-
     def __getitem__(self, rows: slice) -> Array:
         if self.kept is not None:
             return self.kept[rows, :]
