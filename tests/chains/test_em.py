@@ -13,7 +13,7 @@ from scipy.special import gamma as gamma_function
 from scipy.stats import kstest, multivariate_normal, multivariate_t, t
 
 import kernelmean as km
-from kernelmean.chains import emission
+from kernelmean.chains import em, emission
 from kernelmean.chains.draft import Draft, space_of
 from kernelmean.chains.em import (
     PSEUDO,
@@ -249,8 +249,8 @@ def whole(X: np.ndarray, lengths=None) -> Rows:
 
 
 def climb(smoothing, rows: Rows, gamma, chain: Chain, max_iter: int, tol: float) -> Climb:
-    em = Refinement(rows, smoothing.kernel, None, max_iter, tol, False)
-    return em.climb(smoothing, gamma, chain, max_iter)
+    search = Refinement(rows, smoothing.kernel, None, max_iter, tol, False)
+    return search.climb(smoothing, gamma, chain, max_iter)
 
 
 class TestAgainstHmmlearn:
@@ -285,6 +285,25 @@ class TestAgainstHmmlearn:
         assert_allclose(ours.chain.transmat, theirs.transmat_, atol=1e-9)
         table = Smoothing(X, km.Delta()).emissions(ours.gamma).log_density(np.arange(4.0)[:, None])
         assert_allclose(np.exp(table).T, theirs.emissionprob_, atol=1e-9)
+
+    def test_one_step_for_very_many_rows(self, monkeypatch):
+        """From laws and a chain that some rows gave: what is expected of all, and a new chain."""
+        monkeypatch.setattr(em, "MANY", 100)
+        y, _ = MODEL.draw(200, 46)
+        X, chain = y[:, None].astype(float), Chain(MODEL.law, MODEL.Q)
+        laws = Smoothing(X[:80], km.Delta()).emissions(shares_of(80, 3))
+        search = Refinement(whole(X), km.Delta(), None, 11, 1e-300, False)
+        ours = search.carried_on(laws, chain, Smoothing(X, km.Delta()))
+
+        theirs = hmmlearn.CategoricalHMM(
+            3, n_iter=1, tol=-np.inf, init_params="", params="t", transmat_prior=1 + PSEUDO
+        )
+        theirs.n_features, theirs.startprob_, theirs.transmat_ = 4, chain.startprob, chain.transmat
+        theirs.emissionprob_ = np.exp(laws.log_density(np.arange(4.0)[:, None])).T
+        assert_allclose(ours.loglik.sum(), theirs.score(y[:, None]), rtol=1e-10)
+        assert_allclose(ours.gamma, theirs.predict_proba(y[:, None]), atol=1e-9)
+        theirs.fit(y[:, None])
+        assert_allclose(ours.chain.transmat, theirs.transmat_, atol=1e-9)
 
 
 class TestAgainstPaths:

@@ -51,6 +51,13 @@ class TestEveryMap:
         expected = features.transform(X) @ coef
         assert_allclose(features.times(X, coef), expected, atol=1e-6)
 
+    @pytest.mark.parametrize("rows", [2, 60])
+    def test_sums_of_coordinates(self, make, cloud, rows):
+        features = make.fit(cloud, kernel=self.kernel)
+        X, weights = cloud[:rows] + 0.1, np.random.default_rng(1).normal(size=(rows, 3))
+        expected = features.transform(X).T @ weights
+        assert_allclose(features.sums(X, weights), expected, atol=1e-6)
+
     def test_fit_returns_the_map_itself(self, make, cloud):
         assert make.fit(cloud, self.kernel) is make
 

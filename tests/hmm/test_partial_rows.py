@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import kernelmean as km
+from kernelmean.chains import emission
 from kernelmean.chains.emission import Guard, Shrunken, Smoothing
 from kernelmean.chains.markov import Chain, filtered
 
@@ -93,6 +94,17 @@ def test_laws_of_some_columns_while_learning(rule):
     normal = np.exp(-((X[:5, 1:] - mean) ** 2) / (2 * variance)) / np.sqrt(2 * np.pi * variance)
     c = counts if rule != Guard.of else 1.0
     assert_allclose(np.exp(found), (part + c * normal) / (counts + c), rtol=1e-6)
+
+
+def test_laws_of_some_columns_of_many_rows(monkeypatch):
+    """By landmarks, as by sums over the rows themselves."""
+    X, states = draw(60, 2)
+    rows, gamma = np.tile(X[:, 1:], (2, 1)), np.abs(np.eye(2)[states] - 0.1)
+    smoothing = Smoothing(X, km.kernels.Gaussian(0.7))
+    few = smoothing.marginals(gamma)([1], rows)
+    monkeypatch.setattr(emission, "RANK", 60)
+    monkeypatch.setattr(emission, "LOST", 1e-12)
+    assert_allclose(smoothing.marginals(gamma)([1], rows), few, atol=1e-7)
 
 
 @pytest.mark.slow
