@@ -33,7 +33,7 @@ def smooth(n: int = 120, seed: int = 3) -> tuple[Smoother, np.ndarray]:
 def test_it_is_the_score_at_any_bandwidth(name, factor):
     smoother, Y = smooth()
     kernel = KERNELS[name]
-    found = BandwidthScore(Pairs(Y, kernel), kernel, smoother, 1e-3)(factor)
+    found = BandwidthScore.of_rows(Pairs(Y, kernel), kernel, smoother, 1e-3)(factor)
     target = Target.of(Y, kernel.scaled(factor), exact=True)
     expected = DensityScore(smoother, target)(1e-3)
     size = (target.wide**2).sum(axis=1).mean()

@@ -19,9 +19,11 @@ from ..embedding.law import names_like
 from ..embedding.move import Wide
 from ..kernels import CorrelatedGaussian, Kernel, Periodic, fitted_kernel
 from ..regression.bandwidth import FIRST, bandwidth_lines, spread_ties, with_bandwidth
+from ..regression.pairs import BandwidthScore
 from .cells import enough, weighted
 
 ROWS, BLOCK = 2000, 256  # that the search looks at, and at once
+PRECISION = 1e-3  # in the logarithm of the bandwidth
 
 
 @by_blocks("pdf", "score_samples")
@@ -232,13 +234,9 @@ def _smoothed(points, weights, kernel: Kernel) -> Array:
 
 def _searched(points, weights, n: int, kernel: Kernel) -> Kernel:
     """With the bandwidth for n rows, by the score."""
-    rows, d = points.shape
-    X = arrays.like(spread_ties(arrays.to_numpy(points)), points)
-
-    def score(factor: float) -> float:
-        return _judged(X, weights, kernel.scaled(factor))[0]
-
-    factor, _ = minimise_log10(score, *FIRST, 9)
+    (rows, d), X = points.shape, spread_ties(arrays.to_numpy(points))
+    score = BandwidthScore.of_points(X, arrays.to_numpy(weights), kernel)
+    factor, _ = minimise_log10(score, *FIRST, 9, precision=PRECISION)
     return kernel.scaled(factor * (rows / n) ** (1.0 / (d + 4)))
 
 
