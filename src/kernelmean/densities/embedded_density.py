@@ -1,7 +1,6 @@
 """The density of weighted points, its bandwidth chosen by the leave-one-out score."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,7 +12,7 @@ from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import SEARCH_ROWS, minimise_log10
 from ..core.moments import canonical_order, evenly
 from ..core.parameters import check_parameters, either, share
-from ..core.threads import doors, side_by_side
+from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
 from ..embedding.move import Wide
@@ -119,7 +118,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         if self.bandwidth is None:
             if self.kernel == "gaussian" and points.shape[1] > 1:
                 kernels.append(CorrelatedGaussian.of(arrays.to_numpy(points), kernel.lengthscale))
-            kernels = side_by_side(partial(_searched, *few, self._n), kernels)
+            kernels = [_searched(*few, self._n, kernel) for kernel in kernels]
         judged = (_judged(*few, k) for k in kernels)
         self.loo_score_, left_out, kernel = min(judged, key=lambda told: told[0])
         self._wide = self._widened(*few, kernel, left_out)
