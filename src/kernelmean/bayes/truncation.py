@@ -65,7 +65,7 @@ def _parts(Z: np.ndarray) -> list[np.ndarray]:
     """Scores, on the sides of a cut and these again, while their boxes hold half of that of all."""
     cuts = [_sides(Z, z) for z in Z.T] if len(Z) >= 2 * PART else []
     shares = [sum(map(_share, sides)) for sides in cuts]
-    if not cuts or min(shares) > CLOSER * _share(Z):
+    if not cuts or min(shares) >= CLOSER * _share(Z):
         return [Z]
     one, other = cuts[int(np.argmin(shares))]
     return _parts(one) + _parts(other)
