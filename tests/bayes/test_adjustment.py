@@ -40,9 +40,20 @@ class TestNormalScores:
 def test_a_box_holds_most_and_as_far_again():
     draws = np.random.default_rng(3).normal(size=(100_000, 2)) * [1.0, 5.0]
     box = Box.around(AS_THEY_ARE, draws)
-    assert_allclose(box.half, 2 * stats.norm.ppf(0.995) * np.array([1.0, 5.0]), rtol=0.03)
+    assert_allclose(box.half[0], 2 * stats.norm.ppf(0.995) * np.array([1.0, 5.0]), rtol=0.03)
     rows = box.centre + box.half * [[1.0, -1.0], [0.5, -2.0]]
     assert_allclose(box.stretch(rows), [1.0, 2.0])
+
+
+def test_of_a_law_in_two_parts_each_has_a_box():
+    rng = np.random.default_rng(3)
+    draws = 0.1 * rng.normal(size=(2000, 2))
+    assert len(Box.around(AS_THEY_ARE, draws).centre) == 1
+    draws += np.where(rng.random(2000) < 0.2, 1.0, -1.0)[:, None] * [0.5, 1.0]
+    box = Box.around(AS_THEY_ARE, draws)
+    assert_allclose(box.centre[np.argsort(box.centre[:, 0])], [[-0.5, -1], [0.5, 1]], atol=0.1)
+    assert_allclose(box.half, 0.2 * stats.norm.ppf(0.995), rtol=0.25)
+    assert (box.stretch(np.array([[0.5, -1.0], [0.0, 0.0]])) > 1).all()
 
 
 def uniform(rng):
@@ -50,7 +61,7 @@ def uniform(rng):
 
 
 def test_draws_inside_are_the_prior_there():
-    box = Box(AS_THEY_ARE, np.array([0.3, 0.0]), np.array([0.1, 0.2]))
+    box = Box(AS_THEY_ARE, np.array([[0.3, 0.0]]), np.array([[0.1, 0.2]]))
     found, larger = draw_inside(uniform(np.random.default_rng(4)), box, 2000)
     assert larger == 1
     shares = (found - box.centre) / box.half
@@ -59,7 +70,7 @@ def test_draws_inside_are_the_prior_there():
 
 
 def test_a_box_grows_where_the_prior_hardly_is():
-    box = Box(AS_THEY_ARE, np.array([0.3, 0.0]), np.full(2, 1e-4))
+    box = Box(AS_THEY_ARE, np.array([[0.3, 0.0]]), np.full((1, 2), 1e-4))
     with pytest.warns(km.NumericalWarning, match="draws from the prior"):
         found, larger = draw_inside(uniform(np.random.default_rng(5)), box, 50)
     # fifty of fifty thousand: 1e-3 of the square's area
@@ -105,6 +116,18 @@ def test_a_linear_normal_model():
     assert_allclose(law.mean(), [0.5, -0.3], atol=0.1)
     drawn = law.sample(4000, 0)
     assert_allclose(np.cov(drawn.T), 0.5 * np.eye(2), atol=0.1)
+
+
+def test_of_parameters_that_go_together_draws_do_too():
+    """x tells their sum, with a noise of .2: draws are not smoothed by the spread of each alone."""
+    rng = np.random.default_rng(6)
+    theta, scores = rng.normal(size=(1000, 2)), NormalScores.of(rng.normal(size=(10_000, 2)))
+    data = theta.sum(axis=1, keepdims=True) + 0.2 * rng.normal(size=(1000, 1))
+    law = Adjustment.of(scores, theta, data).at(np.array([[1.0]]))[0]
+    assert law.bandwidth == law.kernel.lengthscale
+    drawn = law.sample(4000, 0)
+    assert drawn.sum(axis=1).std() == pytest.approx(0.2, abs=0.04)
+    assert (drawn[:, 0] - drawn[:, 1]).std() == pytest.approx(2**0.5, rel=0.15)
 
 
 def test_of_a_parameter_without_a_sign_the_size_is_seen():

@@ -1220,6 +1220,8 @@ def test_regularisers_are_sought_once_for_each_prior(monkeypatch, tmp_path):
     assert len(searches) == 1
     prior = 0.3 + 0.2 * rng.normal(size=(40, 1))
     other = model.predict(X[:3], prior)
+    assert_array_equal(model.predict(X[:3]), first)  # one and the other in turn
+    assert_array_equal(model.predict(X[:3], prior), other)
     assert len(searches) == 2
     prior += 0.1  # the same array, another prior
     assert np.abs(model.predict(X[:3], prior) - other).max() > 1e-3

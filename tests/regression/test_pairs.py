@@ -33,11 +33,22 @@ def smooth(n: int = 120, seed: int = 3) -> tuple[Smoother, np.ndarray]:
 def test_it_is_the_score_at_any_bandwidth(name, factor):
     smoother, Y = smooth()
     kernel = KERNELS[name]
-    found = BandwidthScore(Pairs(Y, kernel), kernel, smoother, 1e-3)(factor)
+    found = BandwidthScore.of_rows(Pairs(Y, kernel), kernel, smoother, 1e-3)(factor)
     target = Target.of(Y, kernel.scaled(factor), exact=True)
     expected = DensityScore(smoother, target)(1e-3)
     size = (target.wide**2).sum(axis=1).mean()
     assert_allclose(found, expected, atol=(1e-10 if kernel.columnwise else 1e-4) * size)
+
+
+@pytest.mark.parametrize("kernel", [km.Gaussian(0.3), km.Laplace(0.2), km.Periodic(0.5)])
+def test_of_points_with_weights_of_either_sign(kernel):
+    rng = np.random.default_rng(5)
+    x, w = rng.uniform(0, 2 * np.pi, size=(90, 1)), rng.uniform(-0.3, 1.0, 90)
+    w, k = w / w.sum(), kernel.scaled(1.3)
+    square = w @ k.self_convolved(1).density(x, x) @ w
+    left_out = ((k.density(x, x) - np.diag(np.diag(k.density(x, x)))) @ w) / (1 - w)
+    found = BandwidthScore.of_points(x, w, kernel)(1.3)
+    assert_allclose(found, square - 2 * w @ left_out, rtol=1e-4)
 
 
 def test_cells_hold_what_their_pairs_have():

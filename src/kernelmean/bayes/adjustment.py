@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from scipy.special import logsumexp
+from scipy.stats import norm
 
 from ..core.minimise import CLEAR
 from ..core.moments import normal_bandwidth
@@ -103,16 +105,18 @@ class Adjustment:
     def at(self, row: np.ndarray) -> MeanEmbedding:
         """Of the parameters, given data (1, q): a batch of one."""
         outside = self.seen.outside(row, Gaussian(), OUTSIDE)
-        return self._law(self.tells(row)).carrying(extrapolated=outside)
+        points, w, width = self._points(self.tells(row))
+        bandwidth = tuple(width.tolist())
+        law = MeanEmbedding(points, w[None], Gaussian(bandwidth))
+        return law.carrying(bandwidth, extrapolated=outside)
 
-    def _law(self, s: np.ndarray) -> MeanEmbedding:
-        """Of the parameters, given summaries, one row."""
+    def _points(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Parameters, given summaries, one row, with weights and the bandwidth of their density."""
         Z, w = self.moved(s) if self.lines else self.unmoved(s)
         Z, width = smoothed(Z, w)
         low, points, high = (self.prior.back(z) for z in (Z - width, Z, Z + width))
         range_ = np.array([np.ptp(q) for _, q in self.prior.knots])
-        bandwidth = tuple(np.maximum(0.5 * w @ (high - low), 1e-9 * range_).tolist())
-        return MeanEmbedding(points, w[None], Gaussian(bandwidth)).carrying(bandwidth)
+        return points, w, np.maximum(0.5 * w @ (high - low), 1e-9 * range_)
 
     def tells(self, row: np.ndarray) -> np.ndarray:
         """Summaries of data (m, q)."""
@@ -140,8 +144,11 @@ class Adjustment:
 
     def score_samples(self, data: np.ndarray, theta: np.ndarray) -> np.ndarray:
         """log p(θ_i | x_i) of rows, (n,)."""
-        pairs = zip(self.tells(data), theta, strict=True)
-        return np.array([self._law(s[None]).log_density(one[None])[0, 0] for s, one in pairs])
+        found = np.empty(len(theta))
+        for i, s in enumerate(self.tells(data)):
+            points, w, width = self._points(s[None])
+            found[i] = logsumexp(norm.logpdf(theta[i], points, width).sum(axis=1), b=w)
+        return found
 
 
 def along_lines(A: np.ndarray, Z: np.ndarray, w: np.ndarray) -> np.ndarray:

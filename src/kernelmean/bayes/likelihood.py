@@ -1,7 +1,6 @@
 """Posteriors by a likelihood that is learned: a conditional density given the parameters."""
 
 import numpy as np
-from scipy.spatial import cKDTree
 from scipy.special import logsumexp
 
 from ..core.checks import hushed
@@ -15,7 +14,7 @@ from .adjustment import OUTSIDE
 from .scores import NormalScores
 from .truncation import Draws
 
-ROWS, NEAR = 1500, 2500  # of more simulations so many are learned from; then where the posterior is
+ROWS = 2500  # of more simulations so many are learned from
 JUDGE, BLOCK = 1000, 5000  # draws of the prior that judge, and those weighed together
 FEWEST, ENOUGH = 20, 3000  # draws that weights are worth: less is made wider, more not weighed
 LEAST = 1e-3  # of the largest weight: less is dropped
@@ -24,16 +23,12 @@ LEAST = 1e-3  # of the largest weight: less is dropped
 class Likelihood:
     """p(θ | x) = p̂(x | θ) π(θ)/Z(x), with Z(x) the mean of p̂(x | θ_j) over draws θ_j of π.
 
-    Noise has often one shape wherever θ is, also where the posterior is bent or in parts. Of many
-    simulations a few tell where that is, and p̂ there is learned from those whose parameters are
-    nearest to it: which are taken depends on θ alone, so that p(x | θ) is the same.
+    Noise has often one shape wherever θ is, also where the posterior is bent or in parts.
 
     Attributes
     ----------
     model : ConditionalDensity
         p̂, of the data given the parameters.
-    theta, data : arrays of shape (n, p), (n, q)
-        All simulations.
     prior : NormalScores
     draws : Draws
         Of the prior, where the simulations are.
@@ -42,7 +37,7 @@ class Likelihood:
     """
 
     def __init__(self, prior: NormalScores, draws: Draws, theta, data):
-        self.prior, self.draws, self.theta, self.data = prior, draws, theta, data
+        self.prior, self.draws = prior, draws
         some, self.seen = evenly(len(theta), ROWS), Support.of(data)
         self.model = ConditionalDensity().fit(theta[some], data[some])
 
@@ -56,21 +51,13 @@ class Likelihood:
             bound = np.append(bound, moved.log_bound(row))
         near = self.draws.theta[: len(bound)][_weights(bound) > LEAST]
         with hushed():  # the outermost draws may be beyond all simulations
-            w = _weights(np.asarray(self._learned(near).at(near).log_density(row))[:, 0])
+            w = _weights(np.asarray(self.model.at(near).log_density(row))[:, 0])
         kept = np.flatnonzero(w > LEAST)
         points, w = near[kept], w[kept] / w[kept].sum()
         bandwidth = _bandwidth(points, w)
         law = MeanEmbedding(points, w[None], Gaussian(bandwidth))
         outside = self.seen.outside(row, Gaussian(), OUTSIDE)
         return law.carrying(bandwidth, extrapolated=outside)
-
-    def _learned(self, near: np.ndarray) -> ConditionalDensity:
-        """p̂ from the simulations with the nearest parameters, in scores."""
-        if len(self.theta) <= ROWS:
-            return self.model
-        away, _ = cKDTree(self.prior(near)).query(self.prior(self.theta))
-        some = np.sort(np.argsort(away, kind="stable")[:NEAR])
-        return ConditionalDensity().fit(self.theta[some], self.data[some])
 
     def score_samples(self, data: np.ndarray, theta: np.ndarray) -> np.ndarray:
         """log p(θ_i | x_i), (n,), with θ_i for one more draw: few draws know no narrow posterior.

@@ -58,12 +58,12 @@ def simulate_posterior(
     are draws of the joint law, on the observed data: p(θ | x) ∝ Σ_j w_j(x) k̄_γ(θ_j, θ).
 
     - None, for one data set and n ≥ 400: in rounds, the last in the way that gives the parameters
-      of simulations left out, near the data, the highest log densities: by regression adjustment,
-      in normal scores of parameters (by the prior) and data: of the means of the parameters and of
-      their squares as the data say them, local lines and local scales; of at most three numbers
-      and five parameters by a likelihood, which is a conditional density of the data given the
-      parameters, at draws of the prior; of more numbers by "density", where lines do no good; or,
-      with a warning, by the nearest simulations as they are. Otherwise it is "density".
+      of simulations left out before, near the data, the highest log densities: by regression
+      adjustment, in normal scores of parameters (by the prior) and data: of the means of the
+      parameters and of their squares as the data say them, local lines and local scales; of at most
+      three numbers and five parameters by a likelihood, which is a conditional density of the data
+      given the parameters, at draws of the prior; of more numbers by "density", where lines do no
+      good; or, with a warning, by the nearest simulations as they are. Otherwise it is "density".
     - `method="density"`: as a conditional density. Lengthscales, λ and the bandwidth γ are those
       with the least closed-form score, so that every answer is at the posterior's own scale.
     - `method="conditional"`: as a conditional mean embedding, tuned for posterior expectations.
@@ -90,9 +90,10 @@ def simulate_posterior(
         (n,), up to a constant. The posterior is multiplied by it.
     rounds : int, optional
         The n simulations are made in so many parts. After each, the prior is cut to a box around
-        where the posterior so far is, twice as far from the median as all but a hundredth of it;
-        what was simulated outside is left out. For one data set. None is 4 where no method
-        is given, looked at by adjustment, and otherwise 1.
+        where the posterior so far is, twice as far from the median as all but a hundredth of it, or
+        around each of its parts; what was simulated outside is left out. For one data set. None is
+        4 where no method is given, looked at by adjustment, before the last one in the way that is
+        then best, and otherwise 1.
     batch_size : int, optional
         Parameters per simulator call, for simulators written over arrays.
     n_jobs : int
@@ -140,21 +141,27 @@ def simulate_posterior(
     parts = np.array_split(np.arange(n), asked or (ROUNDS if open_ else 1))
     first, *later = map(len, parts)
     theta, data = source.pairs(source.parameters(first))
-    if not np.ptp(data, axis=0).any():
-        raise ValueError(
-            f"simulator(theta, rng) returned {data[0].tolist()} for each of {first} parameters; "
-            "data that depend on them are needed"
-        )
-    if rows.shape[1] != data.shape[1]:
-        raise ValueError(
-            f"observed has {rows.shape[1]} numbers but the simulator returns {data.shape[1]}"
-        )
+    _check_data(data, rows)
     learn: Callable[..., MeanEmbedding | MovedLaws] = partial(_by_model, model, source, rows)
+    box, larger, way = None, 1.0, None
     if open_ or later:
-        prior, box, larger = NormalScores.of(source.parameters(PRIOR)), None, 1.0
-    look = (lambda *pairs: Adjustment.of(prior, *pairs).at(rows)) if open_ else learn
-    for count in later:
-        law = look(theta, data)[0]  # with a bandwidth told, it leaves no share to a wide law
+        prior = NormalScores.of(source.parameters(PRIOR))
+
+    def draw() -> Draws:
+        return Draws.of(source.parameters, box, larger)
+
+    def chosen() -> tuple:
+        return best(prior, draw, theta, data, rows, verbose)
+
+    for turn, count in enumerate(later, 1):
+        if not open_:
+            laws = learn(theta, data)
+        elif turn < len(later):
+            laws = Adjustment.of(prior, theta, data).at(rows)
+        else:
+            way, learned = chosen()
+            laws = learned.at(rows)
+        law = laws[0]  # with a bandwidth told, it leaves no share to a wide law
         drawn = arrays.to_numpy(law.sample(DRAWS, source.rng, law.bandwidth))
         box = Box.around(prior, drawn.reshape(DRAWS, -1))
         fresh, larger = draw_inside(source.parameters, box, count)
@@ -162,8 +169,7 @@ def simulate_posterior(
         pairs = zip((theta, data), source.pairs(fresh), strict=True)
         theta, data = (np.concatenate([old[kept], new]) for old, new in pairs)
     if open_:
-        draw = partial(Draws.of, source.parameters, box, larger)
-        laws = best(prior, draw, theta, data, rows, verbose).at(rows)
+        laws = (way or chosen()[0])(theta, data).at(rows)
     else:
         laws = learn(theta, data)
     laws = laws if ratio is None else laws.tilted(ratio)
@@ -225,6 +231,18 @@ def _by_model(model, source: Source, rows, theta, data) -> MeanEmbedding | Moved
     if isinstance(model, KernelBayes):
         return model.posterior(rows, prior=source.parameters(len(theta)))
     return model.at(rows)
+
+
+def _check_data(data: np.ndarray, rows: np.ndarray) -> None:
+    if not np.ptp(data, axis=0).any():
+        raise ValueError(
+            f"simulator(theta, rng) returned {data[0].tolist()} for each of {len(data)} "
+            "parameters; data that depend on them are needed"
+        )
+    if rows.shape[1] != data.shape[1]:
+        raise ValueError(
+            f"observed has {rows.shape[1]} numbers but the simulator returns {data.shape[1]}"
+        )
 
 
 def _check_rounds(rounds, model, observed, n: int) -> int:

@@ -28,24 +28,26 @@ COLUMNS, FEW = 5, 3  # kernel densities of more parameters, of more data, are mo
 
 def best(
     prior: NormalScores, draw: Callable[[], Draws], theta, data, row: np.ndarray, verbose: Verbose
-) -> Any:
-    """What is learned of the pairs in the way with the highest log densities of those left out.
+) -> tuple[Callable, Any]:
+    """The way with the highest log densities of pairs left out, and what it learned of others.
 
-    Those are near `row`. A likelihood is tried where the data are few numbers; where they are many
-    a density, if lines do no good. `draw` makes draws of the prior where the simulations are.
+    Those left out are near `row`. A likelihood is tried where the data are few numbers; where they
+    are many a density, if lines do no good. `draw` makes draws of the prior where the simulations
+    are by then.
     """
     ways: dict[str, Callable] = {
         ADJUSTED: partial(Adjustment.of, prior),
         NEAREST: lambda *pairs: replace(Adjustment.of(prior, *pairs), lines=False),
-        LIKELIHOOD: lambda *pairs: Likelihood(prior, draws, *pairs),
+        LIKELIHOOD: lambda *pairs: Likelihood(prior, draw(), *pairs),
         DENSITY: lambda theta, data: ConditionalDensity().fit(data, theta),
     }
     out, rest = _left_out(data, row)
     wide = np.log(WIDE) + prior.log_density(theta[out])
     scores: dict[str, np.ndarray] = {}
+    learned: dict[str, Any] = {}
 
-    def judge(way: str, learned: Any) -> float:
-        told = learned.score_samples(data[out], theta[out])
+    def judge(way: str, one: Any) -> float:
+        learned[way], told = one, one.score_samples(data[out], theta[out])
         scores[way] = np.logaddexp(np.log(1 - WIDE) + told, wide)
         return scores[way].mean()
 
@@ -56,7 +58,7 @@ def best(
         draws = draw() if data.shape[1] <= FEW else Draws(theta[:0], 0.0)
         varied = np.ptp(data[rest], axis=0)
         if len(draws.theta) >= ENOUGH and varied.all():
-            judge(LIKELIHOOD, ways[LIKELIHOOD](*known))
+            judge(LIKELIHOOD, Likelihood(prior, draws, *known))
         elif varied.any() and not lines_help:
             judge(DENSITY, ways[DENSITY](*known))
     first, second, *_ = sorted(scores, key=lambda way: -scores[way].mean())
@@ -69,7 +71,7 @@ def best(
             "nearest ones as they are, which are the posterior: rejection, with too wide a law. "
             "Fewer summaries, or more simulations, are needed"
         )
-    return ways[first](theta, data)
+    return ways[first], learned[first]
 
 
 def _left_out(data: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

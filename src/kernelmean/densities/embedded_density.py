@@ -1,7 +1,6 @@
 """The density of weighted points, its bandwidth chosen by the leave-one-out score."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,15 +12,17 @@ from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import SEARCH_ROWS, minimise_log10
 from ..core.moments import canonical_order, evenly
 from ..core.parameters import check_parameters, either, share
-from ..core.threads import doors, side_by_side
+from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
 from ..embedding.move import Wide
 from ..kernels import CorrelatedGaussian, Kernel, Periodic, fitted_kernel
 from ..regression.bandwidth import FIRST, bandwidth_lines, spread_ties, with_bandwidth
+from ..regression.pairs import BandwidthScore
 from .cells import enough, weighted
 
 ROWS, BLOCK = 2000, 256  # that the search looks at, and at once
+PRECISION = 1e-3  # in the logarithm of the bandwidth
 
 
 @by_blocks("pdf", "score_samples")
@@ -117,7 +118,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         if self.bandwidth is None:
             if self.kernel == "gaussian" and points.shape[1] > 1:
                 kernels.append(CorrelatedGaussian.of(arrays.to_numpy(points), kernel.lengthscale))
-            kernels = side_by_side(partial(_searched, *few, self._n), kernels)
+            kernels = [_searched(*few, self._n, kernel) for kernel in kernels]
         judged = (_judged(*few, k) for k in kernels)
         self.loo_score_, left_out, kernel = min(judged, key=lambda told: told[0])
         self._wide = self._widened(*few, kernel, left_out)
@@ -232,13 +233,9 @@ def _smoothed(points, weights, kernel: Kernel) -> Array:
 
 def _searched(points, weights, n: int, kernel: Kernel) -> Kernel:
     """With the bandwidth for n rows, by the score."""
-    rows, d = points.shape
-    X = arrays.like(spread_ties(arrays.to_numpy(points)), points)
-
-    def score(factor: float) -> float:
-        return _judged(X, weights, kernel.scaled(factor))[0]
-
-    factor, _ = minimise_log10(score, *FIRST, 9)
+    (rows, d), X = points.shape, spread_ties(arrays.to_numpy(points))
+    score = BandwidthScore.of_points(X, arrays.to_numpy(weights), kernel)
+    factor, _ = minimise_log10(score, *FIRST, 9, precision=PRECISION)
     return kernel.scaled(factor * (rows / n) ** (1.0 / (d + 4)))
 
 

@@ -276,7 +276,7 @@ class DensitySearch:
 
     def _by_bandwidth(self) -> BandwidthScore:
         reg = float(10.0 ** self._u[-1])
-        return BandwidthScore(self._pairs, self.kernel_y, self._smoother(), reg)
+        return BandwidthScore.of_rows(self._pairs, self.kernel_y, self._smoother(), reg)
 
     def _choose_reg(self) -> None:
         """λ from all of its range: a descent does not leave the plateau of large ones."""

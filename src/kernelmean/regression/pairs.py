@@ -4,18 +4,20 @@ With W_ij = H_ij/(1 − H_ii), i ≠ j, the weights that rows left out have, and
 
     M(γ) = Σ_jk S_jk (k̄_γ ∗ k̄_γ)(y_j − y_k) − (2/n) Σ_jk W_jk k̄_γ(y_j − y_k).
 
+Of points with weights w, S = wwᵀ, and W_ij/n = w_i w_j/(1 − w_i).
+
 Kernels of the distance alone are the same for all pairs that are equally far apart, so S and W are
 summed once over the pairs in each of some thousand narrow cells, and a bandwidth costs no more than
 the kernel at as many points.
 """
 
 import math
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
-from ..kernels import Gaussian, Kernel
+from ..kernels import Gaussian, Kernel, Periodic
 from .leave_one_out import SAFE
 from .smoother import Smoother
 
@@ -37,7 +39,8 @@ class Pairs:
     def __init__(self, Y: np.ndarray, kernel: Any):
         """By their distance in units of the kernel's lengthscale; all by themselves if need be."""
         self.n, d = Y.shape
-        if d > 1 and kernel.is_product() and not isinstance(kernel, Gaussian):
+        apart = d > 1 and kernel.is_product() and not isinstance(kernel, Gaussian)
+        if apart or isinstance(kernel, Periodic):
             j, k = np.triu_indices(self.n, 1)
             zero, self.cell = np.zeros((1, d)), np.arange(1, len(j) + 1)
             self.share = np.zeros(len(j))
@@ -62,9 +65,24 @@ class Pairs:
 
 
 class BandwidthScore:
-    """M for the kernel of Y times a factor."""
+    """M for the kernel of Y times a factor, by the two sums over pairs."""
 
-    def __init__(self, pairs: Pairs, kernel: Kernel, smoother: Smoother, reg: float, sizes=1.0):
+    def __init__(self, pairs: Pairs, kernel: Kernel, narrow: np.ndarray, wide: np.ndarray):
+        self.narrow, self.wide = pairs.sums(narrow), pairs.sums(wide)
+        self.kernel, self.differences = kernel, pairs.differences
+
+    @classmethod
+    def of_points(cls, points: np.ndarray, weights: np.ndarray, kernel: Kernel) -> Self:
+        left = 1.0 - weights
+        own = weights / np.where(left == 0, 1.0, left)
+        narrow = 0.5 * (np.outer(own, weights) + np.outer(weights, own))
+        np.fill_diagonal(narrow, 0.0)
+        return cls(Pairs(points, kernel), kernel, narrow, np.outer(weights, weights))
+
+    @classmethod
+    def of_rows(
+        cls, pairs: Pairs, kernel: Kernel, smoother: Smoother, reg: float, sizes=1.0
+    ) -> Self:
         """Of a smoother of rows; where these were made so many times larger, (n,), by that.
 
         By the roots of their weights, in a weighted regression: M is a weighted mean then.
@@ -79,9 +97,8 @@ class BandwidthScore:
         Q, own = P / left[:, None], h / left**2
         wide = (P * shrink) @ (Q.T @ Q) @ (P * shrink).T - H * (own + own[:, None])
         wide[np.diag_indices_from(wide)] += own * h
-        weight = sizes * np.reshape(sizes, (-1, 1))
-        self.narrow, self.wide = (pairs.sums(weight * A) / pairs.n for A in (narrow, wide))
-        self.kernel, self.differences = kernel, pairs.differences
+        weight = sizes * np.reshape(sizes, (-1, 1)) / pairs.n
+        return cls(pairs, kernel, weight * narrow, weight * wide)
 
     def __call__(self, factor: float) -> float:
         kernel, d = self.kernel.scaled(factor), self.differences.shape[1]

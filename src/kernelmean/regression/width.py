@@ -135,7 +135,7 @@ class LeftOut:
         pairs, reg = Pairs(spread_ties(Z), start), self.reg
 
         def score(reg: float) -> BandwidthScore:
-            return BandwidthScore(pairs, start, self.smoother, reg, self.roots)
+            return BandwidthScore.of_rows(pairs, start, self.smoother, reg, self.roots)
 
         def best(reg: float) -> float:
             return minimise_log10(score(reg), FIRST[0] - NARROW, FIRST[1], precision=0.01)[0]
