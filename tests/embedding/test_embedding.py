@@ -463,3 +463,13 @@ class TestTilted:
             one = model.at(rows)[b].tilted(lambda y: np.exp(-0.5 * y[:, 0] ** 2))
             assert_allclose(both.mean()[b], one.mean())
             assert_allclose(both.quantile(0.9)[b], one.quantile(0.9), atol=1e-6)
+
+
+@pytest.mark.parametrize(("members", "columns"), [(1, 60), (60, 1), (60, 60), (3, 60)])
+def test_weights_of_low_rank_sum_as_whole_ones(rng, members, columns):
+    left, right = rng.normal(size=(members, 8)), rng.normal(size=(50, 8))
+    values = rng.normal(size=(50, columns))
+    laws = km.MeanEmbedding.of_parts(rng.normal(size=(50, 2)), left, right, km.Gaussian(1.0))
+    assert_allclose(laws.apply_weights(values), left @ right.T @ values, rtol=1e-10, atol=1e-10)
+    assert_allclose(laws[0].apply_weights(values), left[0] @ right.T @ values, atol=1e-10)
+    assert_allclose(laws.apply_weights(values[:, 0]), left @ right.T @ values[:, 0], atol=1e-10)

@@ -94,6 +94,9 @@ class RegimeForecast(ObservationLaw, Batch):
         """Of the emission densities; 0, that of weighted rows, where these are of variates."""
         return self.chain.spread
 
+    def __len__(self) -> int:  # without the embedding, which is of steps by points
+        return len(self.states) if self.states.ndim == 2 else len(self.embedding)
+
     def __repr__(self) -> str:
         *steps, states = self.states.shape
         return (

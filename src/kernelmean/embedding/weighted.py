@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator
 from typing import Self
 
@@ -132,6 +133,10 @@ class WeightedPoints(Saveable):
         """Σ_i w_i values_i for values of shape (n, ...): the one sum everything else is made of."""
         if self._right is None:
             return arrays.weigh(self._left, values)
+        n, rank = self._right.shape
+        columns = math.prod(values.shape[1:])
+        if 1 / max(columns, 1) + 1 / rank < 1 / (self.batch or 1) + 1 / n:  # fewer products
+            return arrays.weigh(self._left @ self._right.T, values)
         return arrays.weigh(self._left, arrays.weigh(self._right.T, values))
 
     def total(self) -> Array:

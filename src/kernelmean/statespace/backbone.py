@@ -347,8 +347,8 @@ class FittedBackbone(Saveable):
         means, wide = np.empty((n + 1, *self.first.mean.shape)), np.zeros((n, d, d))
         gone, state, t = np.append(np.flatnonzero(~seen), n), self.first, 0
         while t < n:
-            stop = gone[np.searchsorted(gone, t)]
-            if stop > t and not state.cov.any():
+            if seen[t] and state.cov[0, 0] == 0 and not state.cov.any():
+                stop = gone[np.searchsorted(gone, t)]
                 means[t : stop + 1] = self.settled_means(state.mean, Y[t:stop])
                 state = PastState(state.time + int(stop) - t, means[stop], state.cov)
                 t = int(stop)
@@ -393,20 +393,27 @@ class FittedBackbone(Saveable):
         mean, cov, d = state.mean.ravel(), state.cov, len(known)
         if y is None:
             mean = self.unseen @ mean + self.gain @ known
-            cov = self.unseen @ cov @ self.unseen.T + self.gain @ self.cov @ self.gain.T
+            cov = self.unseen @ cov @ self.unseen.T + self._more
         else:
-            told = np.linalg.solve(cov[:d, :d] + self.cov, cov[:d]).T
+            all_of_y = cov[:d, :d] + self.cov
+            told = cov[:, :d] / all_of_y if d == 1 else np.linalg.solve(all_of_y, cov[:d]).T
             mean = self._seen @ (mean + told @ (y - mean[:d] - known)) + self.gain @ y
             cov = self._seen @ (cov - told @ cov[:d]) @ self._seen.T
-            left = np.diag(cov).reshape(-1, d) / self._own
-            if left[0].sum() <= 1e-9 * d and left.sum() <= 1e-8 * d:
-                cov = np.zeros_like(cov)
+            if cov[0, 0] <= 1e-9 * d * self._own[0]:
+                left = cov.diagonal().reshape(-1, d) / self._own
+                if left[0].sum() <= 1e-9 * d and left.sum() <= 1e-8 * d:
+                    cov = np.zeros_like(cov)
         return PastState(state.time + 1, mean.reshape(state.mean.shape), cov)
 
     @cached_property
     def gain(self) -> np.ndarray:
         """What is added to the state by a row, (r d, d): A + C."""
         return (self.unseen - self._seen)[:, : len(self.cov)]
+
+    @cached_property
+    def _more(self) -> np.ndarray:
+        """What is added to the covariance of the state by a row that is not seen."""
+        return self.gain @ self.cov @ self.gain.T
 
     @cached_property
     def unseen(self) -> np.ndarray:

@@ -51,7 +51,7 @@ def sorted_pairs(y: np.ndarray, x: np.ndarray) -> np.ndarray:
 def assigned_pairs(y: np.ndarray, x: np.ndarray, limit: int = ASSIGNED) -> np.ndarray:
     """argmin Σ_i ‖z_i − x_{p(i)}‖² over assignments p, both sides centred and whitened.
 
-    The optimal transport of the observations to the latent points, as sorting is for one column.
+    The optimal transport of the observations to the latent points; sorting is that of one column.
     Where observations have fewer columns than the latent points, only the first columns of the
     points are compared; where they have more, the leading principal components are.
 
@@ -70,6 +70,8 @@ def assigned_pairs(y: np.ndarray, x: np.ndarray, limit: int = ASSIGNED) -> np.nd
     """
     d = min(y.shape[1], x.shape[1])
     y, x = whitened(y, d), whitened(x[:, :d], d)
+    if d == 1:
+        return sorted_pairs(y, x)
     chosen = evenly(len(y), limit)
     points = spread(len(chosen), len(x))
     _, order = linear_sum_assignment(arrays.sq_dists(y[chosen], x[points]))
@@ -186,5 +188,4 @@ def _pairs(signals: np.ndarray, latent: Latent) -> np.ndarray:
     levels = (np.arange(PAIRED) + 0.5) / PAIRED
     upto = np.cumsum(latent.weights)
     nodes = np.minimum(np.searchsorted(upto, levels), len(upto) - 1)  # of equal weight
-    pair = sorted_pairs if signals.shape[1] == latent.nodes.shape[1] == 1 else assigned_pairs
-    return nodes[pair(signals, latent.nodes[nodes])]
+    return nodes[assigned_pairs(signals, latent.nodes[nodes])]
