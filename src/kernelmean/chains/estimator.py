@@ -74,8 +74,14 @@ class ChainEstimator(Saveable, BaseEstimator):
         points, seen = observed(X, "X", min_rows=3)
         if not seen.any():
             raise ValueError("X has no row without NaN; observations are needed")
-        check_forward(X, check_sequences(lengths, len(seen)))
+        sequences = check_sequences(lengths, len(seen))
+        check_forward(X, sequences)
+        seen = self.believed(points, seen, sequences)
         return self.drafted(points, seen, lengths, checks.column_names(X))
+
+    def believed(self, points, seen: np.ndarray, sequences: list[slice]) -> np.ndarray:
+        """The rows seen that are learned from."""
+        return seen
 
     def drafted(self, points, seen: np.ndarray, lengths, names=None) -> Draft:
         """Moments of rows that were looked at already."""

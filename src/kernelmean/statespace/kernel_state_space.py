@@ -22,6 +22,7 @@ from .answers import SpaceAnswers
 from .backbone import FittedBackbone
 from .learn import Fit, Plan
 from .options import Backbone, KernelRule, Particles, as_filter, as_latent
+from .wild import without_wild
 
 # of EM
 DEFAULTS = {"n_init": 3, "max_iter": 60, "tol": 1e-4, "guard": (200.0, 1000.0), "penalty": (1, 1)}
@@ -208,6 +209,10 @@ class KernelStateSpace(SpaceAnswers):
             linear in it. A table has the index of `X`.
         """
         return self.fit_rows(X, lengths, inputs)
+
+    def believed(self, points, seen: np.ndarray, sequences: list[slice]) -> np.ndarray:
+        """The rows seen that are learned from: all but a few that are wildly off."""
+        return without_wild(points, seen, sequences)
 
     @property
     def coordinates(self) -> Any:

@@ -1,0 +1,38 @@
+"""Values that have no place in their series: learned from as if they were missing."""
+
+import numpy as np
+from scipy.ndimage import median_filter
+
+from ..core import Array, arrays, checks
+
+AROUND = 5  # rows whose median a value is compared with, itself among them
+WILD = 30.0  # changes from row to row that it may be away
+FEW = 0.01  # of the rows, at most: more belong to the series
+FEWEST = 20  # rows in which one can be told
+
+
+def without_wild(points: Array, seen: np.ndarray, sequences: list[slice]) -> np.ndarray:
+    """The rows seen but for a few with |y_t − median(y_{t−2}, ..., y_{t+2})| > 30 usual changes.
+
+    A usual change is the mean of |y_t − y_{t−1}|, the largest left out. One such value would decide
+    what is likely of a line with normal errors. A step is none: the median goes with it.
+    """
+    Y, few = arrays.to_numpy(points), max(1, int(FEW * seen.sum()))
+    if seen.sum() < FEWEST:
+        return seen
+    off, changes = np.zeros(Y.shape), []
+    for s in sequences:
+        there = np.flatnonzero(seen[s]) + s.start
+        off[there] = np.abs(Y[there] - median_filter(Y[there], (AROUND, 1), mode="mirror"))
+        changes.append(np.abs(np.diff(Y[there], axis=0)))
+    usual = np.sort(np.concatenate(changes), axis=0)[: -2 * few].mean(axis=0)
+    wild = ((off > WILD * usual) & (usual > 0)).any(axis=1)
+    if not 0 < wild.sum() <= few:
+        return seen
+    t = int(np.argmax(wild))
+    checks.warn_numerical(
+        f"X has values that are further than {WILD:g} usual changes from those around them, in "
+        f"{wild.sum()} of {seen.sum()} rows (row {t}: {Y[t].tolist()}); they are learned from as "
+        "if missing. NaN in their place says so"
+    )
+    return seen & ~wild
