@@ -49,7 +49,7 @@ def test_two_in_a_row_and_gaps():
     [
         np.r_[walk(100, 3), walk(100, 4) + 1e4],  # a step
         np.arange(200.0)[:, None] ** 2,
-        np.exp(np.arange(100.0) / 5)[:, None],
+        np.exp(np.arange(200.0) / 20)[:, None],
         np.where(np.arange(200) % 12 == 0, 1e3, 0.0)[:, None] + walk(200, 5),  # a season
         np.random.default_rng(6).standard_t(2, (200, 1)),
         np.eye(200)[:, [7]],  # nothing else happens

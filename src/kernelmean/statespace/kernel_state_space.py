@@ -201,7 +201,9 @@ class KernelStateSpace(SpaceAnswers):
         Parameters
         ----------
         X : array or DataFrame of shape (n, d)
-            Observations in the order of time. A row with NaN is missing.
+            Observations in the order of time. A row with NaN is missing. A few values that are
+            further than 30 usual changes from those around them are learned from as if they were,
+            with a `NumericalWarning`.
         lengths : sequence of int, optional
             Rows of each sequence, if there are several below each other.
         inputs : array or DataFrame of shape (n, k), optional

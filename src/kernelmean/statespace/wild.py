@@ -7,8 +7,8 @@ from ..core import Array, arrays, checks
 
 AROUND = 5  # rows whose median a value is compared with, itself among them
 WILD = 30.0  # changes from row to row that it may be away
-FEW = 0.01  # of the rows, at most: more belong to the series
-FEWEST = 20  # rows in which one can be told
+FEW, SHARE = 3, 0.01  # rows at most, or that share of all: more belong to the series
+FEWEST = 20  # rows in which they can be told
 
 
 def without_wild(points: Array, seen: np.ndarray, sequences: list[slice]) -> np.ndarray:
@@ -17,7 +17,7 @@ def without_wild(points: Array, seen: np.ndarray, sequences: list[slice]) -> np.
     A usual change is the mean of |y_t − y_{t−1}|, the largest left out. One such value would decide
     what is likely of a line with normal errors. A step is none: the median goes with it.
     """
-    Y, few = arrays.to_numpy(points), max(1, int(FEW * seen.sum()))
+    Y, few = arrays.to_numpy(points), max(FEW, int(SHARE * seen.sum()))
     if seen.sum() < FEWEST:
         return seen
     off, changes = np.zeros(Y.shape), []
