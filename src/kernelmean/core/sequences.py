@@ -56,6 +56,13 @@ def spread(rows, numbers: np.ndarray, like) -> Array:
     return arrays.like(everywhere, like)
 
 
+def parted(seen: np.ndarray, sequences: list[slice]) -> list[slice]:
+    """Sequences of the rows seen, numbered anew: one ends at each that is not."""
+    rows = (np.arange(s.start, s.stop) for s in sequences)
+    parts = (part[seen[part]] for own in rows for part in np.split(own, np.flatnonzero(~seen[own])))
+    return check_sequences([len(part) for part in parts if len(part)], int(seen.sum()))
+
+
 def neighbours(seen: np.ndarray, sequences) -> np.ndarray:
     """Whether rows t and t+1 are of one sequence, and observed both."""
     linked = seen[:-1] & seen[1:]

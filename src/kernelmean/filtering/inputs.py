@@ -2,24 +2,34 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ..bayes.supervision import each_strength, unpack_supervision
 from ..core import Array, arrays, checks
-from ..core.sequences import check_forward, check_sequences
+from ..core.sequences import check_forward, check_sequences, parted
+from ..core.wild import without_wild
 from ..embedding.embedding import MeanEmbedding, as_one_embedding
 from .machine import Machine, Recursion, Step
 from .steps import Squared
 
 
 def record(X, Z, lengths) -> tuple[Array, Array, list[slice]]:
-    """Observations and states to learn from, and the sequences that they form."""
-    points_x = checks.frozen(checks.as_points(X, "X", min_rows=2, one_d=False))
-    points_z = checks.frozen(checks.as_points(Z, "Z"))
+    """Observations and states to learn from, and the sequences that they form.
+
+    Rows whose states are wildly off those around them are left out, and sequences end there.
+    """
+    points_x = checks.as_points(X, "X", min_rows=2, one_d=False)
+    points_z = checks.as_points(Z, "Z")
     checks.check_library(points_z, points_x, "Z")
     checks.check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
     sequences = check_sequences(lengths, points_x.shape[0])
     check_forward(X, sequences)
     check_forward(Z, sequences, "Z")
-    return points_x, points_z, sequences
+    seen = without_wild(points_z, np.ones(points_z.shape[0], dtype=bool), sequences, "Z")
+    if not seen.all():
+        kept, sequences = np.flatnonzero(seen), parted(seen, sequences)
+        points_x, points_z = (arrays.take(A, kept, axis=0) for A in (points_x, points_z))
+    return checks.frozen(points_x), checks.frozen(points_z), sequences
 
 
 def belief(machine: Recursion, prior) -> MeanEmbedding:

@@ -151,7 +151,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         X : array or DataFrame of shape (n, d_x)
             Observations, in the order of time.
         Z : array or DataFrame of shape (n,) or (n, d_z)
-            States at the same times.
+            States at the same times. A few that are further than 30 usual changes from those
+            around them are left out, with a `NumericalWarning`; a trajectory is two there.
         lengths : sequence of int, optional
             Rows of each trajectory; no transition is learned across two of them.
         verbose : bool

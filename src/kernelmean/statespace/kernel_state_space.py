@@ -17,12 +17,12 @@ from ..core import Block, Line, arrays, checks
 from ..core.parameters import count, either, flag, into, moved, optional, options, standing_for
 from ..core.progress import Verbose
 from ..core.threads import doors
+from ..core.wild import without_wild
 from ..kernels import fitted_kernel
 from .answers import SpaceAnswers
 from .backbone import FittedBackbone
 from .learn import Fit, Plan
 from .options import Backbone, KernelRule, Particles, as_filter, as_latent
-from .wild import without_wild
 
 # of EM
 DEFAULTS = {"n_init": 3, "max_iter": 60, "tol": 1e-4, "guard": (200.0, 1000.0), "penalty": (1, 1)}

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.ndimage import median_filter
 
-from ..core import Array, arrays, checks
+from . import Array, arrays, checks
 
 AROUND = 5  # rows whose median a value is compared with, itself among them
 WILD = 30.0  # changes from row to row that it may be away
@@ -11,11 +11,13 @@ FEW, SHARE = 3, 0.01  # rows at most, or that share of all: more belong to the s
 FEWEST = 20  # rows in which they can be told
 
 
-def without_wild(points: Array, seen: np.ndarray, sequences: list[slice]) -> np.ndarray:
+def without_wild(
+    points: Array, seen: np.ndarray, sequences: list[slice], name: str = "X"
+) -> np.ndarray:
     """The rows seen but for a few with |y_t − median(y_{t−2}, ..., y_{t+2})| > 30 usual changes.
 
     A usual change is the mean of |y_t − y_{t−1}|, the largest left out. One such value would decide
-    what is likely of a line with normal errors. A step is none: the median goes with it.
+    what is learned, most of all of a line. A step is none: the median goes with it.
     """
     Y, few = arrays.to_numpy(points), max(FEW, int(SHARE * seen.sum()))
     if seen.sum() < FEWEST:
@@ -31,8 +33,8 @@ def without_wild(points: Array, seen: np.ndarray, sequences: list[slice]) -> np.
         return seen
     t = int(np.argmax(wild))
     checks.warn_numerical(
-        f"X has values that are further than {WILD:g} usual changes from those around them, in "
-        f"{wild.sum()} of {seen.sum()} rows (row {t}: {Y[t].tolist()}); they are learned from as "
-        "if missing. NaN in their place says so"
+        f"{name} has values that are further than {WILD:g} usual changes from those around them, "
+        f"in {wild.sum()} of {seen.sum()} rows (row {t}: {Y[t].tolist()}); they are learned from "
+        "as if missing"
     )
     return seen & ~wild

@@ -10,7 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
 from kernelmean.core.checks import NumericalWarning
-from kernelmean.statespace.wild import without_wild
+from kernelmean.core.sequences import parted
+from kernelmean.core.wild import without_wild
 
 
 def walk(n: int, seed: int, d: int = 1) -> np.ndarray:
@@ -30,9 +31,7 @@ def believed(Y: np.ndarray, seen: np.ndarray | None = None, lengths=None) -> np.
 def test_one_value_wherever_it_is(at, size):
     Y = walk(200, 1, 2)
     Y[at, 1] += size
-    with pytest.warns(
-        NumericalWarning, match=rf"in 1 of 200 rows \(row {at}: .*NaN in their place"
-    ):
+    with pytest.warns(NumericalWarning, match=rf"in 1 of 200 rows \(row {at}: .* if missing"):
         assert_array_equal(np.flatnonzero(~believed(Y)), [at])
 
 
@@ -85,3 +84,25 @@ def test_learned_as_if_missing():
     means = [np.ravel(model.predict(Y))[200:] for model in (found, told)]
     assert_allclose(*means, rtol=1e-9)
     assert np.mean((means[0] - Y[200:, 0]) ** 2) < np.mean(np.diff(Y[199:, 0]) ** 2)
+
+
+def test_sequences_end_at_rows_left_out():
+    seen = np.ones(12, dtype=bool)
+    seen[[0, 4, 5, 11]] = False
+    parts = parted(seen, [slice(0, 7), slice(7, 11), slice(11, 12)])
+    assert parts == [slice(0, 3), slice(3, 4), slice(4, 8)]
+    assert parted(np.ones(3, dtype=bool), [slice(0, 3)]) == [slice(0, 3)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inference", [None, "kbr"])
+def test_a_filter_learns_without_wild_states(inference):
+    Z = walk(120, 12)
+    X, spoilt = Z + 0.1 * walk(120, 13), Z.copy()
+    spoilt[40] = 1e6
+    model = km.KernelBayesFilter(inference=inference)
+    with pytest.warns(NumericalWarning, match=r"Z has values .* \(row 40: \[1000000.0\]\)"):
+        found = model.fit(X, spoilt).filter(X[:20]).mean()
+    rest = np.delete(np.arange(120), 40)
+    told = model.fit(X[rest], Z[rest], lengths=[40, 79]).filter(X[:20]).mean()
+    assert_allclose(found, told, rtol=1e-12)
