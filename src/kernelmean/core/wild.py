@@ -8,7 +8,7 @@ from . import Array, arrays, checks
 AROUND = 5  # rows whose median a value is compared with, itself among them
 WILD = 30.0  # changes from row to row that it may be away
 FEW, SHARE = 3, 0.01  # rows at most, or that share of all: more belong to the series
-FEWEST = 20  # rows in which they can be told
+FEWEST = 20  # changes by which they can be told
 
 
 def without_wild(
@@ -20,14 +20,15 @@ def without_wild(
     what is learned, most of all of a line. A step is none: the median goes with it.
     """
     Y, few = arrays.to_numpy(points), max(FEW, int(SHARE * seen.sum()))
-    if seen.sum() < FEWEST:
-        return seen
     off, changes = np.zeros(Y.shape), []
     for s in sequences:
         there = np.flatnonzero(seen[s]) + s.start
         off[there] = np.abs(Y[there] - median_filter(Y[there], (AROUND, 1), mode="mirror"))
         changes.append(np.abs(np.diff(Y[there], axis=0)))
-    usual = np.sort(np.concatenate(changes), axis=0)[: -2 * few].mean(axis=0)
+    known = np.sort(np.concatenate(changes), axis=0)
+    if len(known) < FEWEST:
+        return seen
+    usual = known[: -2 * few].mean(axis=0)
     wild = ((off > WILD * usual) & (usual > 0)).any(axis=1)
     if not 0 < wild.sum() <= few:
         return seen
