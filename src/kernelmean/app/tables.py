@@ -143,7 +143,7 @@ def read_blocks(
             done += len(frame)
             yield Table(where, frame.set_axis(header, axis=1).set_axis(numbers), twice)
         if not done:
-            raise UserError(f"{path} has 0 rows below its header; at least one is needed")
+            raise UserError(f"{path} has 0 rows below its header; CSV or Parquet is needed")
     except OSError as err:
         raise UserError(f"cannot read {path}: {err.strerror or err}") from err
 
