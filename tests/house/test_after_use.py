@@ -347,6 +347,7 @@ INNER = {  # steps of a fit that a search or a display takes, and what makes oth
         "begun",
         "blocks",
         "course",
+        "believed",
         "draft",
         "drafted",
         "fit_rows",

@@ -95,7 +95,7 @@ class RegimeForecast(ObservationLaw, Batch):
         return self.chain.spread
 
     def __len__(self) -> int:  # without the embedding, which is of steps by points
-        return len(self.states) if self.states.ndim == 2 else len(self.embedding)
+        return self.states.shape[0] if self.states.ndim == 2 else len(self.embedding)
 
     def __repr__(self) -> str:
         *steps, states = self.states.shape
