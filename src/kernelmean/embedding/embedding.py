@@ -13,6 +13,7 @@ from ..core.old_names import attribute
 from ..kernels import Kernel, as_kernel, fitted_kernel
 from . import positive_part, recovery
 from .line import Line, ends, quantiles
+from .move import Wide
 from .scored import Scored
 from .weighted import WeightedPoints
 
@@ -310,14 +311,31 @@ class MeanEmbedding(Scored, WeightedPoints):
     def log_density(self, Y, bandwidth=None) -> Array:
         """log p(y_j), −inf where the density is zero, shape (m,) or (batch, m).
 
+        For laws of `ConditionalEmbedding`, and of `KernelBayes` by weighted pairs, it is finite:
+        log[(1 − a) p + a g], where a = 1/(n + 1), and g is wide (Laplace, 1.5 mean deviations of
+        all n points about their median). What else a law answers is without g. Angles have none.
+
         Parameters
         ----------
         Y, bandwidth
             As for `density`.
+
+        Examples
+        --------
+        >>> import numpy as np, kernelmean as km
+        >>> x = np.linspace(0.0, 1.0, 100)
+        >>> law = km.ConditionalEmbedding().fit(x[:, None], x).at([[0.5]])
+        >>> law.density([9.0]), law.log_density([9.0]).round(1)
+        (array([[0.]]), array([[-26.9]]))
         """
-        p = self.density(Y, bandwidth)
+        p = arrays.at_least(self.density(Y, bandwidth), 0.0)  # weights may round below zero
+        if self._steps and self._kernel.boxed:
+            points = arrays.to_numpy(self._points)
+            wide = Wide.of(points, 1.0 / (len(points) + 1))
+            found = wide.log_mixed(arrays.to_numpy(p), arrays.to_numpy(self.checked(Y)))
+            return arrays.like(found, self._points)
         with np.errstate(divide="ignore"):
-            return arrays.namespace(p).log(arrays.at_least(p, 0.0))  # weights may round below zero
+            return arrays.namespace(p).log(p)
 
     def negative_mass(self, bandwidth=None, error: float = 3e-4) -> tuple[Array, Array]:
         """N = ∫ max(−q, 0): how far weights of both signs are from a density.
