@@ -329,13 +329,12 @@ class MeanEmbedding(Scored, WeightedPoints):
         (array([[0.]]), array([[-26.9]]))
         """
         p = arrays.at_least(self.density(Y, bandwidth), 0.0)  # weights may round below zero
-        if self._steps and self._kernel.boxed:
-            points = arrays.to_numpy(self._points)
-            wide = Wide.of(points, 1.0 / (len(points) + 1))
-            found = wide.log_mixed(arrays.to_numpy(p), arrays.to_numpy(self.checked(Y)))
-            return arrays.like(found, self._points)
-        with np.errstate(divide="ignore"):
-            return arrays.namespace(p).log(p)
+        if not (self._steps and self._kernel.boxed):
+            with np.errstate(divide="ignore"):
+                return arrays.namespace(p).log(p)
+        p, rows, points = map(arrays.to_numpy, (p, self.checked(Y), self._points))
+        found = Wide.of(points, 1.0 / (len(points) + 1)).log_mixed(p, rows)
+        return arrays.like(found, self._points)
 
     def negative_mass(self, bandwidth=None, error: float = 3e-4) -> tuple[Array, Array]:
         """N = ∫ max(−q, 0): how far weights of both signs are from a density.
@@ -343,8 +342,8 @@ class MeanEmbedding(Scored, WeightedPoints):
         Exact (0) without negative weights. On the line it is a sum over the cells of a grid, to
         1e-6 or so; on the circle, by the trapezoidal rule; in the plane, for a kernel that is a
         product over columns, a sum over two grids, up to 7e10 products of points, features and
-        nodes. Elsewhere it is an average over draws from all points, twice as many until its
-        standard error is small enough; they are evenly spread and always the same.
+        nodes. Elsewhere it is an average over draws from all points, a few thousand and then as
+        many as its standard error asks for; they are evenly spread and always the same.
 
         Parameters
         ----------
