@@ -677,34 +677,3 @@ def test_modes_are_at_the_scale_of_laws_and_not_of_all_y():
     assert_allclose(c.predict_quantile(new[:, None], 0.5), laws.carrying().quantile(0.5))
     few = km.ConditionalEmbedding().fit(x[:9, None], y[:9]).at(new[:, None])
     assert few.bandwidth is None
-
-
-@pytest.mark.parametrize("d", [1, 2])
-@pytest.mark.parametrize("model", [km.ConditionalEmbedding(), km.KernelBayes()])
-def test_log_densities_are_finite_by_a_row_of_a_wide_law(model, d):
-    """1/(n + 1) of a Laplace law around all points, where densities are zero and elsewhere."""
-    rng = np.random.default_rng(6)
-    X = rng.standard_normal((150, 1))
-    Y = np.hstack([X**3, X])[:, :d] + 0.1 * rng.standard_t(1.5, (150, d))
-    law = model.fit(X, Y).at(X[:9]) if hasattr(model, "at") else model.fit(X, Y).posterior(X[:9])
-    rows = np.vstack([Y[:40], np.full((1, d), 1e4), np.full((1, d), -1e7)])
-    middle, p = np.median(Y, axis=0), law.density(rows)
-    scale = 1.5 * np.abs(Y - middle).mean(axis=0)
-    with np.errstate(divide="ignore"):
-        kept = np.log(p) + np.log(150 / 151)
-    away = np.abs(rows - middle) / scale + np.log(2 * scale)
-    share = -away.sum(axis=1) - np.log(151)
-    found = law.log_density(rows)
-    assert (p[:, :40] == 0).any()
-    assert_allclose(found, np.logaddexp(kept, share), rtol=1e-10)
-    assert_allclose(law[2].log_density(rows), found[2], rtol=1e-6)
-    one = law.marginal(0).log_density(rows[-1:, :1])
-    assert_allclose(one, np.full((9, 1), -away[-1, 0] - np.log(151)))
-
-
-def test_angles_have_no_wide_law():
-    angle = np.random.default_rng(7).uniform(0.0, 1.0, (60, 1))
-    law = km.ConditionalEmbedding(kernel_y=km.Periodic(0.3)).fit(angle, angle[:, 0]).at(angle[:5])
-    far = np.array([[3.0], [4.0]])
-    with np.errstate(divide="ignore"):
-        assert_allclose(law.log_density(far), np.log(law.density(far)))

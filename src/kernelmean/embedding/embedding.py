@@ -13,7 +13,6 @@ from ..core.old_names import attribute
 from ..kernels import Kernel, as_kernel, fitted_kernel
 from . import positive_part, recovery
 from .line import Line, ends, quantiles
-from .move import Wide
 from .scored import Scored
 from .weighted import WeightedPoints
 
@@ -311,30 +310,18 @@ class MeanEmbedding(Scored, WeightedPoints):
     def log_density(self, Y, bandwidth=None) -> Array:
         """log p(y_j), −inf where the density is zero, shape (m,) or (batch, m).
 
-        For laws of `ConditionalEmbedding`, and of `KernelBayes` by weighted pairs, it is finite:
-        log[(1 − a) p + a g], where a = 1/(n + 1), and g is wide (Laplace, 1.5 mean deviations of
-        all n points about their median). What else a law answers is without g. Angles have none.
+        So it is at some held-out rows of laws of `ConditionalEmbedding`, and of `KernelBayes` by
+        weighted pairs. Judge these by `crps` or `pinball`, or take `ConditionalDensity`, or
+        `KernelBayes(rule="density")`, whose log densities are finite.
 
         Parameters
         ----------
         Y, bandwidth
             As for `density`.
-
-        Examples
-        --------
-        >>> import numpy as np, kernelmean as km
-        >>> x = np.linspace(0.0, 1.0, 100)
-        >>> law = km.ConditionalEmbedding().fit(x[:, None], x).at([[0.5]])
-        >>> law.density([9.0]), law.log_density([9.0]).round(1)
-        (array([[0.]]), array([[-26.9]]))
         """
-        p = arrays.at_least(self.density(Y, bandwidth), 0.0)  # weights may round below zero
-        if not (self._steps and self._kernel.boxed):
-            with np.errstate(divide="ignore"):
-                return arrays.namespace(p).log(p)
-        p, rows, points = map(arrays.to_numpy, (p, self.checked(Y), self._points))
-        found = Wide.of(points, 1.0 / (len(points) + 1)).log_mixed(p, rows)
-        return arrays.like(found, self._points)
+        p = self.density(Y, bandwidth)
+        with np.errstate(divide="ignore"):
+            return arrays.namespace(p).log(arrays.at_least(p, 0.0))  # weights may round below zero
 
     def negative_mass(self, bandwidth=None, error: float = 3e-4) -> tuple[Array, Array]:
         """N = ∫ max(−q, 0): how far weights of both signs are from a density.
