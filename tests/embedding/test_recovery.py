@@ -445,6 +445,22 @@ class TestPositivePart:
         again, _ = m.negative_mass(0.5)
         assert_array_equal(again, draws)  # the draws are always the same
 
+    def test_sizes_that_half_of_the_members_need_more_than_are_left_out(self, monkeypatch):
+        """And the answer is that of the last size, from which the others start."""
+        m, drawn, replicates = plane(members=5, d=3, n=40), [], positive_part._replicates
+
+        def noted(members, draws):
+            drawn.append(draws)
+            return replicates(members, draws)
+
+        monkeypatch.setattr(positive_part, "_replicates", noted)
+        found, error = m.negative_mass(0.3)
+        assert drawn[0] == positive_part.FIRST_DRAWS
+        assert 2 <= len(drawn) <= 4 < np.log2(drawn[-1] / drawn[0])
+        monkeypatch.setattr(positive_part, "FIRST_DRAWS", drawn[-1])
+        alone, least = m.negative_mass(0.3)
+        assert_allclose(found, alone, atol=4 * (error + least).max())
+
     def test_strips_of_the_grid_add_up(self, monkeypatch):
         m = plane(members=3)
         whole = m.negative_mass(0.5)[0]

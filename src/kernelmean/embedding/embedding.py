@@ -310,6 +310,10 @@ class MeanEmbedding(Scored, WeightedPoints):
     def log_density(self, Y, bandwidth=None) -> Array:
         """log p(y_j), −inf where the density is zero, shape (m,) or (batch, m).
 
+        So it is at some held-out rows of laws of `ConditionalEmbedding`, and of `KernelBayes` by
+        weighted pairs. Judge these by `crps` or `pinball`, or take `ConditionalDensity`, or
+        `KernelBayes(rule="density")`, whose log densities are finite.
+
         Parameters
         ----------
         Y, bandwidth
@@ -325,8 +329,8 @@ class MeanEmbedding(Scored, WeightedPoints):
         Exact (0) without negative weights. On the line it is a sum over the cells of a grid, to
         1e-6 or so; on the circle, by the trapezoidal rule; in the plane, for a kernel that is a
         product over columns, a sum over two grids, up to 7e10 products of points, features and
-        nodes. Elsewhere it is an average over draws from all points, twice as many until its
-        standard error is small enough; they are evenly spread and always the same.
+        nodes. Elsewhere it is an average over draws from all points, a few thousand and then as
+        many as its standard error asks for; they are evenly spread and always the same.
 
         Parameters
         ----------

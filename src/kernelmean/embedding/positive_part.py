@@ -25,6 +25,7 @@ MASS_ERROR = 3e-4  # standard error aimed at, for a density of mass one
 SOBOL_BITS = 30
 REPLICATES = 8  # of a set of draws, from which the standard error is seen
 FIRST_DRAWS, MANY_DRAWS, MOST_DRAWS = 2**9, 2**14, 2**16  # in each replicate
+POWER = 1.6  # the error of draws falls as size^(−1/1.6): measured
 MOST_WORK = 2**27  # kernel evaluations in each replicate: fewer draws beyond 8,192 points
 LITTLE_WORK = 2**21  # more than many draws below 128 points
 TINY = 1e-100  # products with numbers near the smallest floats are slow, squares of others zero
@@ -80,11 +81,15 @@ class _Rule:
         How many nodes there are of a size.
     tables : callable
         Members and a size to a table for each set.
+    power : float
+        The error falls as size^(−1/power): sizes too small for half of the members are left out.
+        0 leaves out none.
     """
 
     sizes: Sequence[int]
     nodes: Callable[[int], int]
     tables: Callable[[WeightedPoints, int], list[Table]]
+    power: float = 0.0
 
 
 def _integrated(
@@ -95,19 +100,22 @@ def _integrated(
     rule = _rule(m, aim)
     height, below, error = np.zeros((3, len(m)))
     signed = [m.kernel.dips | (w < -TINY).any(axis=1) for w in m.weight_blocks()]
-    some = np.flatnonzero(np.concatenate(signed))
+    due, some = 0.0, np.flatnonzero(np.concatenate(signed))
     for size in rule.sizes:
-        if not len(some):
-            break
+        if size < due:
+            continue
         for (rows,) in row_blocks(some, rows=max(1, TABLE_FLOATS // rule.nodes(size))):
             tables, total = rule.tables(m[rows], size), m[rows].total()
             if nearest:
                 height[rows] = _height(tables, total)
             found = _below(tables, height[rows], total)
             below[rows] = found.mean(axis=0)
-            if len(found) > 1:
-                error[rows] = found.std(axis=0, ddof=1) / math.sqrt(len(found))
-        some = some[error[some] > aim * (1.0 + np.abs(below[some]))]
+            error[rows] = found.std(axis=0, ddof=len(found) > 1) / math.sqrt(len(found))
+        off = error / (aim * (1.0 + np.abs(below)))
+        some = some[off[some] > 1.0]
+        if not len(some):
+            break
+        due = min(size * np.median(off[some]) ** rule.power, rule.sizes[-1])
     rough = error > max(aim, ROUGH) * (1.0 + np.abs(below))
     if rough.any():
         checks.warn_numerical(
@@ -244,7 +252,7 @@ def _by_draws(m: WeightedPoints) -> _Rule:
     little, much = (work // len(m.points) for work in (LITTLE_WORK, MOST_WORK))
     most = max(FIRST_DRAWS, min(max(MANY_DRAWS, little), much, MOST_DRAWS))
     doubled = range(int(math.log2(FIRST_DRAWS)), int(math.log2(most)) + 1)
-    return _Rule([2**k for k in doubled], lambda draws: REPLICATES * draws, _replicates)
+    return _Rule([2**k for k in doubled], lambda draws: REPLICATES * draws, _replicates, POWER)
 
 
 def _replicates(m: WeightedPoints, draws: int) -> list[Table]:
