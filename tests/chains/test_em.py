@@ -291,9 +291,10 @@ class TestAgainstHmmlearn:
         monkeypatch.setattr(em, "MANY", 100)
         y, _ = MODEL.draw(200, 46)
         X, chain = y[:, None].astype(float), Chain(MODEL.law, MODEL.Q)
-        laws = Smoothing(X[:80], km.Delta()).emissions(shares_of(80, 3))
+        gamma, few = shares_of(80, 3), Smoothing(X[:80], km.Delta())
+        laws, found = few.emissions(gamma), Climb(gamma, chain, np.empty(0), [], True, gamma)
         search = Refinement(whole(X), km.Delta(), None, 11, 1e-300, False)
-        ours = search.carried_on(laws, chain, Smoothing(X, km.Delta()))
+        ours = search.carried_on(laws, found, Smoothing(X, km.Delta()))
 
         theirs = hmmlearn.CategoricalHMM(
             3, n_iter=1, tol=-np.inf, init_params="", params="t", transmat_prior=1 + PSEUDO

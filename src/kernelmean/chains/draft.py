@@ -187,7 +187,7 @@ def on_all(search: Refinement, rows: Rows, found: Climb, factor: float) -> tuple
         if search.bandwidth is None:  # the rate at which the best bandwidth falls
             factor *= (len(few.seen) / len(more.seen)) ** (1 / (rows.points.shape[1] + 4))
         search = search.on(more)
-        climbed = search.carried_on(laws, climbed.chain, search.smoothing(factor))
+        climbed = search.carried_on(laws, climbed, search.smoothing(factor))
     return replace(climbed, history=found.history), search.smoothing(factor)
 
 

@@ -198,7 +198,7 @@ class Refinement:
         best = first._continued(how, first.best_start(how, starts))
         if few.rows is not self.rows:
             laws = smoothing.emissions(best.gamma[few.rows.seen])
-            best = self.carried_on(laws, best.chain, self.smoothing(first.factor))
+            best = self.carried_on(laws, best, self.smoothing(first.factor))
         return best
 
     @property
@@ -216,17 +216,17 @@ class Refinement:
     def _thumb(self) -> float:
         return rule_of_thumb(int(self.rows.seen.sum()), self.rows.points.shape[1])
 
-    def carried_on(self, laws: Laws, chain: Chain, smoothing: AnySmoothing) -> Climb:
+    def carried_on(self, laws: Laws, found: Climb, smoothing: AnySmoothing) -> Climb:
         """EM on these rows from laws and a chain found on others; of very many, one step."""
-        rows, along = self.rows, chain.along(self.rows.inputs)
+        rows, along = self.rows, found.chain.along(self.rows.inputs)
         logb = laws.log_density(rows.points)
         logb[~rows.seen] = 0.0
         alpha, loglik = filtered(logb, along, rows.sequences)
         gamma = smoothed(alpha, along, rows.sequences)
         if len(rows.seen) <= MANY:
-            return self.climb(smoothing, gamma, chain, self.max_iter)
+            return self.climb(smoothing, gamma, found.chain, self.max_iter)
         chain = self.maximise(alpha, gamma, along, rows.sequences)
-        return Climb(gamma, chain, loglik[rows.seen], [], False, logb)
+        return replace(found, gamma=gamma, chain=chain, loglik=loglik[rows.seen], logb=logb)
 
     @stage("starts of EM")
     def best_start(self, smoothing: AnySmoothing, starts) -> Climb:
