@@ -69,6 +69,7 @@ def test_sequences_are_by_themselves():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert believed(Y, lengths=[60, 3, 60]).all()
+        assert believed(walk(3000, 9), lengths=[1] * 2950 + [2] * 25).all()
 
 
 @pytest.mark.slow

@@ -279,10 +279,12 @@ class TestGaps:
         for _ in range(3):
             assert np.isfinite(quietly(belief.predict).mean()).all()
 
-    def test_a_far_state_without_successor(self, rule):
-        z = np.append(np.random.default_rng(0).normal(size=50), 15.0)
-        model = km.KernelBayesFilter(rule, kernel_z=km.Gaussian(1.0)).fit(z[:, None], z)
-        result = quietly(model.smooth, [[0.0], [15.0], [np.nan], [np.nan], [0.1]])
+    @pytest.mark.parametrize("far", [15.0, 100.0])  # learned from, and left out
+    def test_a_far_state_without_successor(self, rule, far):
+        z = np.append(np.random.default_rng(0).normal(size=50), far)
+        model = km.KernelBayesFilter(rule, kernel_z=km.Gaussian(1.0))
+        quietly(model.fit, z[:, None], z)
+        result = quietly(model.smooth, [[0.0], [far], [np.nan], [np.nan], [0.1]])
         check_sound(result)
         assert result.mean()[-1] == pytest.approx(0.1, abs=0.3)
 

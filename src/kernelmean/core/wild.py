@@ -26,7 +26,7 @@ def without_wild(
         off[there] = np.abs(Y[there] - median_filter(Y[there], (AROUND, 1), mode="mirror"))
         changes.append(np.abs(np.diff(Y[there], axis=0)))
     known = np.sort(np.concatenate(changes), axis=0)
-    if len(known) < FEWEST:
+    if len(known) < max(FEWEST, 3 * few):  # many sequences of a row or two have few
         return seen
     usual = known[: -2 * few].mean(axis=0)
     wild = ((off > WILD * usual) & (usual > 0)).any(axis=1)
