@@ -193,6 +193,12 @@ class DenseSpectral:
         return gram(y, self.third) @ self.B
 
 
+def real_eigenvectors(b: Array) -> Array | None:
+    """The eigenvectors of one matrix, None where they are complex (NumPy 2.5 types all as such)."""
+    vectors = np.linalg.eig(b)[1]
+    return None if np.iscomplex(vectors).any() else vectors.real
+
+
 def jointly_diagonal(B: Array) -> Array:
     """The R of least off-diagonal squares of R^-1 B_i R, of unit columns: Levenberg-Marquardt."""
     K = B.shape[1]
@@ -203,8 +209,7 @@ def jointly_diagonal(B: Array) -> Array:
         R = R / np.linalg.norm(R, axis=0)
         return (np.linalg.inv(R) @ B @ R)[:, off].ravel()
 
-    vectors = [np.linalg.eig(b)[1] for b in B]
-    starts = [V.real.ravel() for V in vectors if not np.iscomplexobj(V)]
+    starts = [V.ravel() for V in map(real_eigenvectors, B) if V is not None]
     found = [
         least_squares(residual, s, jac="3-point", xtol=1e-15, ftol=1e-15, gtol=1e-15)
         for s in starts

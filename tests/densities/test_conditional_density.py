@@ -354,7 +354,8 @@ class TestOneColumn:
         assert np.all(np.diff(q, axis=1) > 0)
         for row in range(3):
             assert_allclose(model.cdf(q[row], NEW[[row]], paired=False)[0], levels, atol=1e-7)
-        assert_array_equal(model.predict_quantile(NEW, 0.5), q[:, 2])
+        # a product with one level may be rounded by other code of BLAS than that with five
+        assert_allclose(model.predict_quantile(NEW, 0.5), q[:, 2], rtol=1e-14)
 
     def test_intervals_hold_their_mass(self, kind):
         model = fitted(kind)

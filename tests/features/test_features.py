@@ -418,6 +418,17 @@ def test_scikit_learn_contract():
     assert km.RandomFourier().set_params(n_features=10).n_features == 10
 
 
+def test_a_summary_says_which_kernel_looks_at_which_columns(xy):
+    kernel = km.on_columns({(0, 2): km.Gaussian(1 / 3), 1: km.Delta()})
+    X = np.column_stack([xy[0], xy[1][:, 0]])
+    lines = km.Nystroem().fit(X, kernel).block("Kernel", ["a", "b", "c"]).lines[:3]
+    assert [(line.name, line.text) for line in lines] == [
+        ("kernel", "Gaussian of a, c; Delta() of b"),
+        ("lengthscale of a", "0.3333"),
+        ("lengthscale of c", "0.3333"),
+    ]
+
+
 @pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-6])
 def test_of_few_rows_the_one_with_the_most_left_is_next(tol):
     """By hand: residuals of the Gram matrix, one pivot after the other, to the tolerance."""

@@ -17,7 +17,8 @@ from reference_predictions import CASES, FILE, MACHINE, NEEDS, machine, recorded
 
 CLOSE = 1e-10
 ELSEWHERE = 1e-5  # of the largest number of an answer: AVX-512 and AVX2 differ by up to 3e-6
-FLAT = {"iv_fourier": 2e-2, "iv_effect": 2e-2}  # by .004, .006 between these two
+# by .004, .006, 5e-5 between these two
+FLAT = {"iv_fourier": 2e-2, "iv_effect": 2e-2, "iv_exogenous": 2e-4}
 
 
 @pytest.fixture(scope="module")

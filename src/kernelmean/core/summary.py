@@ -36,7 +36,12 @@ class Line:
 
 
 def kernel_lines(kernel: Any, names: Sequence[str]) -> list[Line]:
-    """The kernel, and its lengthscale along each column."""
+    """The kernel, and its lengthscale along each column; of `on_columns`, each with its own."""
+    if parts := getattr(kernel, "parts", ()):
+        own = [[names[j] for j in columns] for columns, _ in parts]
+        told = [kernel_lines(k, some) for (_, k), some in zip(parts, own, strict=True)]
+        whose = (f"{k[0].text} of {', '.join(some)}" for k, some in zip(told, own, strict=True))
+        return [Line("kernel", kernel, "; ".join(whose)), *(line for k in told for line in k[1:])]
     scale = getattr(kernel, "lengthscale", None)
     if scale is None:
         return [Line("kernel", kernel, repr(kernel))]

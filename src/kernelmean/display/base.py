@@ -124,7 +124,7 @@ def times_ahead(times: np.ndarray, steps: int) -> np.ndarray:
     says nothing of the next.
     """
     if times.dtype.kind == "M" and len(times) == 1:
-        return np.full(steps, np.datetime64("NaT"), times.dtype)
+        return np.full(steps, "NaT", times.dtype)
     if times.dtype.kind == "M":
         regular = Labels(None, pandas().DatetimeIndex(times)).ahead(steps).index
         if regular is not None:
