@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -11,6 +13,7 @@ import kernelmean as km
 from kernelmean.bayes import likelihood, ways
 from kernelmean.bayes.adjustment import Adjustment
 from kernelmean.bayes.likelihood import Likelihood
+from kernelmean.bayes.rounds import Simulated
 from kernelmean.bayes.scores import NormalScores
 from kernelmean.bayes.truncation import Box, Draws
 from kernelmean.densities.laws import MovedLaws
@@ -98,19 +101,19 @@ def test_the_nearest_are_left_as_they_are():
 
 
 def test_where_nothing_is_better_than_the_nearest_that_is_said(monkeypatch):
+    @dataclass(frozen=True)
     class Stub:
-        def __init__(self, score, lines=True):
-            self.score, self.lines = score, lines
+        lines: bool = True
 
         def score_samples(self, data, theta):
-            return np.full(len(data), self.score - 5.0 * self.lines)
+            return np.full(len(data), -5.0 * self.lines)
 
-    monkeypatch.setattr(ways, "replace", lambda stub, lines: Stub(stub.score, lines))
-    monkeypatch.setattr(ways.Adjustment, "of", lambda *_: Stub(0.0))
+    monkeypatch.setattr(ways.Adjustment, "of", lambda *_: Stub())
     rng = np.random.default_rng(4)
     theta, data = rng.normal(size=(200, 6)), rng.normal(size=(200, 2))
+    known = Simulated(None, theta, data, NormalScores.of(theta))
     with pytest.warns(km.NumericalWarning, match="rejection"):
-        _, found = ways.best(NormalScores.of(theta), None, theta, data, data[:1], False)
+        _, found = ways.best(known, data[:1], False)
     assert not found.lines
 
 

@@ -8,7 +8,8 @@ from scipy import stats
 
 from ..core import arrays, checks
 from ..core.progress import Verbose
-from .simulate import Source, simulate_posterior
+from .rounds import Source
+from .simulate import simulate_posterior
 
 MOST_BINS, LEAST_IN_BIN = 20, 10
 LEVELS = (0.5, 0.8, 0.9, 0.95)

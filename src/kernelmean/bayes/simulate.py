@@ -1,15 +1,14 @@
 """Likelihood-free inference: a posterior from a prior to draw from and a simulator to run."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from sklearn.base import clone
 
-from ..core import arrays, checks
+from ..core import checks
 from ..core.parameters import called
-from ..core.progress import Verbose, in_processes
+from ..core.progress import Verbose
 from ..core.threads import one_thread
 from ..densities import ConditionalDensity
 from ..densities.laws import MovedLaws
@@ -17,12 +16,10 @@ from ..embedding.embedding import MeanEmbedding
 from ..kernels import Gaussian, as_kernel
 from ..regression.conditional import ConditionalEmbedding
 from ..regression.support import Support
-from .adjustment import Adjustment
 from .fit import REACH
 from .kernel_bayes import KernelBayes
-from .scores import NormalScores
-from .truncation import Box, Draws, draw_inside
-from .ways import best
+from .rounds import Simulated, Source
+from .ways import ADJUSTED, WAYS, best
 
 METHODS: dict[str, type] = {
     "density": ConditionalDensity,
@@ -32,8 +29,6 @@ METHODS: dict[str, type] = {
 
 LEAST = 20  # simulations in a round
 ROUNDS, FIRST = 4, 100  # rounds where none are asked for, if each has so many simulations
-PRIOR = 10_000  # draws that its normal scores are learned from
-DRAWS = 2000  # that show where a posterior lies
 
 
 @one_thread()
@@ -138,98 +133,44 @@ def simulate_posterior(
         called(f, name)
     rng = checks.generator(random_state)
     source = Source(prior_sampler, simulator, batch_size, n_jobs, rng, verbose)
-    parts = np.array_split(np.arange(n), asked or (ROUNDS if open_ else 1))
-    first, *later = map(len, parts)
-    theta, data = source.pairs(source.parameters(first))
-    _check_data(data, rows)
-    learn: Callable[..., MeanEmbedding | MovedLaws] = partial(_by_model, model, source, rows)
-    box, larger, way = None, 1.0, None
-    if open_ or later:
-        prior = NormalScores.of(source.parameters(PRIOR))
-
-    def draw() -> Draws:
-        return Draws.of(source.parameters, box, larger)
-
-    def chosen() -> tuple:
-        return best(prior, draw, theta, data, rows, verbose)
-
-    for turn, count in enumerate(later, 1):
-        if not open_:
-            laws = learn(theta, data)
-        elif turn < len(later):
-            laws = Adjustment.of(prior, theta, data).at(rows)
-        else:
-            way, learned = chosen()
-            laws = learned.at(rows)
-        law = laws[0]  # with a bandwidth told, it leaves no share to a wide law
-        drawn = arrays.to_numpy(law.sample(DRAWS, source.rng, law.bandwidth))
-        box = Box.around(prior, drawn.reshape(DRAWS, -1))
-        fresh, larger = draw_inside(source.parameters, box, count)
-        kept = box.stretch(theta) <= larger
-        pairs = zip((theta, data), source.pairs(fresh), strict=True)
-        theta, data = (np.concatenate([old[kept], new]) for old, new in pairs)
+    first, *later = map(len, np.array_split(np.arange(n), asked or (ROUNDS if open_ else 1)))
+    known = Simulated.of(source, first)
+    _check_data(known.data, rows)
     if open_:
-        laws = (way or chosen()[0])(theta, data).at(rows)
+        laws = _in_the_best_way(known.scored(), later, rows, verbose)
     else:
-        laws = learn(theta, data)
+        laws = _in_one_way(known, later, partial(_by_model, model, rows))
     laws = laws if ratio is None else laws.tilted(ratio)
     return laws[0] if one else laws
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where pairs of parameters and data come from."""
-
-    prior_sampler: Callable
-    simulator: Callable
-    batch_size: int | None
-    n_jobs: int
-    rng: np.random.Generator
-    verbose: Verbose
-
-    def parameters(self, n: int) -> np.ndarray:
-        """n draws from the prior, (n, p)."""
-        theta = checks.as_points(self.prior_sampler(n, self.rng), "prior_sampler(n, rng)")
-        checks.check_lengths(n, theta.shape[0], "n", "prior_sampler(n, rng)")
-        return theta
-
-    def pairs(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The parameters with data (n, q) simulated from them.
-
-        One generator per chunk, so that the answer is the same for any n_jobs.
-        """
-        batched = self.batch_size is not None
-        chunk = checks.check_count(self.batch_size, "batch_size") if batched else 100
-        starts = range(0, len(theta), chunk)
-        jobs = [
-            (self.simulator, theta[i : i + chunk], child, batched)
-            for i, child in zip(starts, self.rng.spawn(len(starts)), strict=True)
-        ]
-        told = in_processes(_run, jobs, self.n_jobs, "simulating", self.verbose)
-        rows = [row for part in told for row in part]
-        widths = sorted({len(row) for row in rows})
-        if len(widths) > 1:
-            raise ValueError(
-                f"simulator(theta, rng) returned {widths[0]} numbers and {widths[-1]} numbers; "
-                "every call must return as many"
-            )
-        data = np.stack(rows)
-        failed = np.flatnonzero(~np.isfinite(data).all(axis=1))
-        if len(failed):
-            raise ValueError(
-                f"simulator(theta, rng) returned NaN or inf for {len(failed)} of {len(data)} "
-                f"parameters, first for {theta[failed[0]].tolist()}; numbers are needed: a run "
-                "that fails can return some and say so in one more"
-            )
-        return theta, checks.as_points(data, "simulator(theta, rng)")
+def _in_the_best_way(
+    known: Simulated, counts: Sequence[int], rows: np.ndarray, verbose: Verbose
+) -> MeanEmbedding | MovedLaws:
+    """Rounds looked at by adjustment, the last one in the way that is then best, as all of them."""
+    for count in counts[:-1]:
+        known = known.near(WAYS[ADJUSTED](known).at(rows)[0], count)
+    way, learned = best(known, rows, verbose)
+    if counts:
+        known = known.near(learned.at(rows)[0], counts[-1])
+    return way(known).at(rows)
 
 
-def _by_model(model, source: Source, rows, theta, data) -> MeanEmbedding | MovedLaws:
+def _in_one_way(
+    known: Simulated, counts: Sequence[int], learn: Callable[[Simulated], MeanEmbedding | MovedLaws]
+) -> MeanEmbedding | MovedLaws:
+    known = known.scored() if counts else known
+    for count in counts:
+        known = known.near(learn(known)[0], count)
+    return learn(known)
+
+
+def _by_model(model, rows: np.ndarray, known: Simulated) -> MeanEmbedding | MovedLaws:
     """The posterior at each row, or at the nearest not far from the data, by a fresh model."""
-    model = clone(model).fit(data, theta)
-    rows = Support.of(data).widened(REACH).nearest(rows, Gaussian())
+    model = clone(model).fit(known.data, known.theta)
+    rows = Support.of(known.data).widened(REACH).nearest(rows, Gaussian())
     if isinstance(model, KernelBayes):
-        return model.posterior(rows, prior=source.parameters(len(theta)))
+        return model.posterior(rows, prior=known.source.parameters(len(known.theta)))
     return model.at(rows)
 
 
@@ -273,23 +214,3 @@ def _model(method: str | None, model):
     if method == "conditional":
         return ConditionalEmbedding(kernel, tune_lengthscale=True, intercept=False)
     return KernelBayes(kernel_x=kernel) if method == "bayes" else ConditionalDensity()
-
-
-def _run(simulator: Callable, theta: np.ndarray, rng, batched: bool) -> Sequence[np.ndarray]:
-    """Data of one chunk, b times (q,)."""
-    if batched:
-        data = checks.as_floats(simulator(theta, rng), "simulator(theta, rng)")
-        if data.ndim not in (1, 2) or data.shape[0] != len(theta):
-            raise ValueError(
-                f"simulator(theta, rng) returned shape {data.shape} for {len(theta)} parameters; "
-                f"({len(theta)}, q) is needed"
-            )
-        return data.reshape(len(theta), -1)
-    what = "simulator(theta, rng)"
-    rows = [np.atleast_1d(checks.as_floats(simulator(t, rng), what)) for t in theta]
-    if any(row.ndim > 1 for row in rows):
-        raise ValueError(
-            f"simulator(theta, rng) returned shape {rows[0].shape} for one parameter; (q,) is "
-            "needed (or give batch_size)"
-        )
-    return rows

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from ..densities import ConditionalDensity
 from ..densities.rival import line
 from .adjustment import Adjustment
 from .likelihood import Likelihood
+from .rounds import Simulated
 from .scores import NormalScores
 from .truncation import ENOUGH, Draws
 
@@ -26,41 +26,41 @@ MOST_IN = 1500  # simulations that they are told from
 COLUMNS, FEW = 5, 3  # kernel densities of more parameters, of more data, are mostly smoothing
 
 
-def best(
-    prior: NormalScores, draw: Callable[[], Draws], theta, data, row: np.ndarray, verbose: Verbose
-) -> tuple[Callable, Any]:
+WAYS: dict[str, Callable[[Simulated], Any]] = {
+    ADJUSTED: lambda known: Adjustment.of(known.prior, known.theta, known.data),
+    NEAREST: lambda known: replace(WAYS[ADJUSTED](known), lines=False),
+    LIKELIHOOD: lambda known: Likelihood(known.prior, known.draws(), known.theta, known.data),
+    DENSITY: lambda known: ConditionalDensity().fit(known.data, known.theta),
+}
+
+
+def best(known: Simulated, row: np.ndarray, verbose: Verbose) -> tuple[Callable, Any]:
     """The way with the highest log densities of pairs left out, and what it learned of others.
 
     Those left out are near `row`. A likelihood is tried where the data are few numbers; where they
-    are many a density, if lines do no good. `draw` makes draws of the prior where the simulations
-    are by then.
+    are many a density, if lines do no good.
     """
-    ways: dict[str, Callable] = {
-        ADJUSTED: partial(Adjustment.of, prior),
-        NEAREST: lambda *pairs: replace(Adjustment.of(prior, *pairs), lines=False),
-        LIKELIHOOD: lambda *pairs: Likelihood(prior, draw(), *pairs),
-        DENSITY: lambda theta, data: ConditionalDensity().fit(data, theta),
-    }
-    out, rest = _left_out(data, row)
-    wide = np.log(WIDE) + prior.log_density(theta[out])
+    out, rest = _left_out(known.data, row)
+    theta, data = known.theta[out], known.data[out]
+    wide = np.log(WIDE) + known.prior.log_density(theta)
     scores: dict[str, np.ndarray] = {}
     learned: dict[str, Any] = {}
 
     def judge(way: str, one: Any) -> float:
-        learned[way], told = one, one.score_samples(data[out], theta[out])
+        learned[way], told = one, one.score_samples(data, theta)
         scores[way] = np.logaddexp(np.log(1 - WIDE) + told, wide)
         return scores[way].mean()
 
-    known = theta[rest], data[rest]
-    lines = ways[ADJUSTED](*known)  # serves both
+    known = replace(known, theta=known.theta[rest], data=known.data[rest])
+    lines = WAYS[ADJUSTED](known)  # serves both
     lines_help = judge(ADJUSTED, lines) > judge(NEAREST, replace(lines, lines=False))
-    if theta.shape[1] <= COLUMNS and np.ptp(theta[rest], axis=0).all():
-        draws = draw() if data.shape[1] <= FEW else Draws(theta[:0], 0.0)
-        varied = np.ptp(data[rest], axis=0)
+    if known.theta.shape[1] <= COLUMNS and np.ptp(known.theta, axis=0).all():
+        few, varied = known.data.shape[1] <= FEW, np.ptp(known.data, axis=0)
+        draws = known.draws() if few else Draws(known.theta[:0], 0.0)
         if len(draws.theta) >= ENOUGH and varied.all():
-            judge(LIKELIHOOD, Likelihood(prior, draws, *known))
+            judge(LIKELIHOOD, Likelihood(known.prior, draws, known.theta, known.data))
         elif varied.any() and not lines_help:
-            judge(DENSITY, ways[DENSITY](*known))
+            judge(DENSITY, WAYS[DENSITY](known))
     first, second, *_ = sorted(scores, key=lambda way: -scores[way].mean())
     found = mean_and_error(scores[first] - scores[second])
     if verbose is True:
@@ -71,7 +71,7 @@ def best(
             "nearest ones as they are, which are the posterior: rejection, with too wide a law. "
             "Fewer summaries, or more simulations, are needed"
         )
-    return ways[first], learned[first]
+    return WAYS[first], learned[first]
 
 
 def _left_out(data: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
