@@ -315,7 +315,8 @@ class KernelBayes(Saveable, BaseEstimator):
             found = arrays.to_numpy(laws.density_of_pairs(rows))
         else:
             signed = [laws[b].density(rows[b : b + 1], signed=True) for b in range(len(laws))]
-            found = arrays.to_numpy(laws.proper(arrays.namespace(rows).stack(signed)))
+            own = arrays.namespace(rows).stack(signed), rows[:, None, :]
+            found = arrays.to_numpy(laws.proper(*own))
         spread = arrays.to_numpy(self.points_).std(axis=0)
         least = LOWEST / np.prod(np.where(spread > 0, spread, 1.0))
         return float(np.mean(np.log(np.maximum(found, least))))
