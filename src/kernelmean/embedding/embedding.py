@@ -272,6 +272,11 @@ class MeanEmbedding(Scored, WeightedPoints):
         the truth. The positive part keeps all that noise of both signs left where the law is not;
         it is of laws that are judged by their log densities, which it loses least of.
 
+        Learned from ten pairs or more, with any kernel of columns on the line, those laws are
+        .99 p + .01 g, with g a product of Laplace laws around the median of the points (of
+        residuals, where laws are of these), 1.5 times their mean distance from it wide. So are
+        `log_density`, draws, regions, and whatever else is asked for with a bandwidth.
+
         Parameters
         ----------
         Y : array of shape (m, d)
@@ -320,9 +325,8 @@ class MeanEmbedding(Scored, WeightedPoints):
     def log_density(self, Y, bandwidth=None) -> Array:
         """log p(y_j), −inf where the density is zero, shape (m,) or (batch, m).
 
-        So it is at some held-out rows of laws of `ConditionalEmbedding`, and of `KernelBayes` by
-        weighted pairs. Judge these by `crps` or `pinball`, or take `ConditionalDensity`, or
-        `KernelBayes(rule="density")`, whose log densities are finite.
+        With a share of a wide law (see `density`) it is finite wherever floats are: no density is
+        smaller than that of the share.
 
         Parameters
         ----------
@@ -620,7 +624,7 @@ class MeanEmbedding(Scored, WeightedPoints):
 
     def _log_least(self, Y) -> np.ndarray | None:
         """Of the share of the wide law at rows: floats have no density as small as some."""
-        return self._wide and self._wide.log_least(arrays.to_numpy(Y))
+        return None if self._wide is None else self._wide.log_least(arrays.to_numpy(Y))
 
     def _like(self, values: np.ndarray) -> Array:
         """Answers of a batch as this one's, in its library."""
