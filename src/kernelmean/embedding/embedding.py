@@ -307,9 +307,9 @@ class MeanEmbedding(Scored, WeightedPoints):
         >>> m.density([-1.0, 3.0], bandwidth=0.5).round(4)
         array([0.1299, 0.    ])
         """
-        Y, (m, width) = self.checked(Y), self._smoothed(bandwidth)
+        m, width = self._smoothed(bandwidth)
         q = m.smooth(Y, lambda X, Z: m.kernel.density(X, Z, width))
-        return q if signed else self.proper(q, Y, bandwidth)
+        return q if signed else self.proper(q, self.checked(Y), bandwidth)
 
     def proper(self, q, Y, bandwidth=None) -> Array:
         """Densities from signed ones, (m,) or (batch, m), at rows Y, or of each law's own.
