@@ -128,13 +128,13 @@ class TestPosterior:
         assert law.bandwidth[0] == pytest.approx(width.FLAT * own)
         around = law._residuals  # by weights of laws
         same = km.MeanEmbedding(law.points, around.weights, km.Gaussian4(law.bandwidth[0]))
-        same = same.carrying(steps=True)
-        assert_allclose(law.density(y), same.density(y, law.bandwidth))
-        assert_allclose(law.mode(), same.carrying(law.bandwidth).mode())
+        same = same.carrying(law.bandwidth, steps=True, wide=around._wide)
+        assert_allclose(law.density(y), same.density(y))
+        assert_allclose(law.mode(), same.mode())
         assert law.kernel == model.kernel_z_
         both = km.KernelBayes().fit(X, np.hstack([Z, rng.normal(size=Z.shape)])).posterior([[1.2]])
         plain = km.MeanEmbedding(both.points, both._residuals.weights, both.kernel)
-        plain = plain.carrying(steps=True)
+        plain = plain.carrying(steps=True, wide=both._wide)
         some = rng.normal(size=(5, 2))
         assert_allclose(both.density(some), plain.density(some, both.bandwidth))
 

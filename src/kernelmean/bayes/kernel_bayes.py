@@ -217,9 +217,11 @@ class KernelBayes(Saveable, BaseEstimator):
             not given: at most that of means, by the score that follows. Densities, modes and
             draws have the bandwidth γ n^{2/((d+4)(d+6))} in d columns, γ that of the least score
             Σ_i β_i [∫ q⁻ⁱ(z|x_i)² dz − 2 q⁻ⁱ(z_i|x_i)] of pairs left out; in one column, for a
-            Gaussian, 1.9 times that for `Gaussian4`. Where modes by `kernel_z` are clearly nearer
-            to pairs left out, these are the modes. For "density" as `ConditionalDensity.at`, in one
-            column with `Gaussian4` too, unless pairs left out are clearly less likely by it.
+            Gaussian, 1.9 times that for `Gaussian4`. They, and all that has a bandwidth but modes
+            of several columns, have a hundredth of a wide law (`MeanEmbedding.density`). Where
+            modes by `kernel_z` are clearly nearer to pairs left out, these are the modes. For
+            "density" as `ConditionalDensity.at`, in one column with `Gaussian4` too, unless pairs
+            left out are clearly less likely by it.
         """
         if self.density_ is not None:
             return self._by_density(X, prior, supervision)
@@ -304,8 +306,7 @@ class KernelBayes(Saveable, BaseEstimator):
     def score(self, X, Z) -> float:
         """Mean log density of latents at their observations, with the prior of the pairs.
 
-        A density counts as at least 1e-6 in units of standard deviations of the training latents:
-        weights of both signs leave places without any.
+        A density counts as at least 1e-6 in units of standard deviations of the training latents.
         """
         checks.refuse_far(X, "X")
         laws, rows = self.posterior(X), checks.as_points(Z, "Z")
@@ -315,7 +316,8 @@ class KernelBayes(Saveable, BaseEstimator):
             found = arrays.to_numpy(laws.density_of_pairs(rows))
         else:
             signed = [laws[b].density(rows[b : b + 1], signed=True) for b in range(len(laws))]
-            found = arrays.to_numpy(laws.proper(arrays.namespace(rows).stack(signed)))
+            own = arrays.namespace(rows).stack(signed), rows[:, None, :]
+            found = arrays.to_numpy(laws.proper(*own))
         spread = arrays.to_numpy(self.points_).std(axis=0)
         least = LOWEST / np.prod(np.where(spread > 0, spread, 1.0))
         return float(np.mean(np.log(np.maximum(found, least))))

@@ -107,11 +107,19 @@ class Adjusted(MeanEmbedding):
         return self._residuals.negative_mass(bandwidth, error)
 
     def density(self, Y, bandwidth=None, signed: bool = False) -> Array:
+        Y = self.checked(Y)
         q = self._stacked(lambda m: m.density(Y, bandwidth, signed=True))
-        return q if signed else self.proper(q, bandwidth)
+        return q if signed else self.proper(q, Y, bandwidth)
 
-    def proper(self, q, bandwidth=None) -> Array:
-        return self._residuals.proper(q, bandwidth)
+    def proper(self, q, Y, bandwidth=None) -> Array:
+        return self._residuals.proper(q, self._before(Y), bandwidth)
+
+    def _log_least(self, Y) -> np.ndarray | None:
+        return self._residuals._log_least(self._before(Y))
+
+    def _before(self, Y) -> np.ndarray:
+        """Rows, (m, d), where they were before each law was moved."""
+        return arrays.to_numpy(Y) - self._moves[..., None, :]
 
     def cdf(self, Y, bandwidth="own") -> Array:
         return self._stacked(lambda m: m.cdf(Y, bandwidth))

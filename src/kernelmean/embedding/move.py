@@ -193,7 +193,11 @@ class Wide(Saveable):
     def log_mixed(self, p: np.ndarray, Y: np.ndarray) -> np.ndarray:
         """Its logarithm, finite also where floats have no number so small."""
         with np.errstate(divide="ignore"):
-            return np.maximum(np.log(self.mixed(p, Y)), math.log(self.share) + self.log_density(Y))
+            return np.maximum(np.log(self.mixed(p, Y)), self.log_least(Y))
+
+    def log_least(self, Y: np.ndarray) -> np.ndarray:
+        """log of its share alone at rows (..., d)."""
+        return math.log(self.share) + self.log_density(Y)
 
     def distribution(self, y: np.ndarray) -> np.ndarray:
         """∫ up to y of the Laplace law of one column."""
@@ -204,6 +208,11 @@ class Wide(Saveable):
     def on(self, columns) -> Wide:
         """That of one column, or of several."""
         return _at(self, np.atleast_1d(columns))
+
+    def moved(self, shift: np.ndarray, widths: np.ndarray | None = None) -> Wide:
+        """Made wider, then moved: by the mean where points are each by its own, (n, d)."""
+        scale, shift = 1.0 if widths is None else widths, np.atleast_2d(shift).mean(axis=0)
+        return Wide(self.share, self.centre * scale + shift, self.scale * scale)
 
     def nodes(self) -> np.ndarray:
         """Of a grid that holds all but 1e-8 of the mass of one column; its peak is one."""

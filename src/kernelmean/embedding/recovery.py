@@ -9,6 +9,7 @@ from ..core import Array, arrays, checks
 from ..core.moments import block_rows, normal_bandwidth, row_blocks
 from ..kernels import Kernel
 from .line import Line, quantiles
+from .move import Wide
 from .weighted import WeightedPoints
 
 FIXED_POINT_STEPS = 200
@@ -56,7 +57,9 @@ def default_bandwidth(m: WeightedPoints) -> tuple[float, ...]:
     return tuple(np.maximum(np.median(rule, axis=0), 1e-3 * scale).tolist())
 
 
-def lines(m: WeightedPoints, bandwidth, nearest: bool = False) -> Iterator[Any]:
+def lines(
+    m: WeightedPoints, bandwidth, nearest: bool = False, wide: Wide | None = None
+) -> Iterator[Any]:
     """The distributions of each column: a `Line`, or `_Steps` without a bandwidth."""
     every, d = m.members(), m.points.shape[1]
     for j, width in enumerate(_bandwidths(bandwidth, d)):
@@ -65,7 +68,7 @@ def lines(m: WeightedPoints, bandwidth, nearest: bool = False) -> Iterator[Any]:
         else:
             column = WeightedPoints(every.points[:, [j]], *every.factors, m.kernel.on([j], d))
             own = default_bandwidth(column) if width is None else width
-            yield Line(column, own, nearest=nearest)
+            yield Line(column, own, wide=wide and wide.on(j), nearest=nearest)
 
 
 def _bandwidths(bandwidth, d: int) -> list[float | None]:

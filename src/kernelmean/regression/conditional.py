@@ -200,7 +200,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         to zero there, unevenly, and weights divided by their sum would be of any size. They are
         flagged (`extrapolated`), and warned of where that is by a tenth of the width of the box.
         Densities, draws and modes have the bandwidth of laws of rows left out, as posteriors of
-        `KernelBayes` do; modes unless those by `kernel_y` are clearly nearer to those rows.
+        `KernelBayes` do, and a hundredth of a wide law, so that log densities are finite; modes
+        unless those by `kernel_y` are clearly nearer to those rows.
 
         Parameters
         ----------

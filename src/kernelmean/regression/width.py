@@ -8,6 +8,7 @@ from ..core import arrays, checks
 from ..core.minimise import CLEAR, mean_and_error, minimise_log10
 from ..core.moments import evenly
 from ..embedding.embedding import MeanEmbedding
+from ..embedding.move import Wide
 from ..kernels import Gaussian, Gaussian4, Kernel
 from .bandwidth import FIRST, spread_ties, with_bandwidth
 from .pairs import SAFE, BandwidthScore, Pairs
@@ -21,6 +22,7 @@ NEAR = 2.0  # bandwidths
 FLAT = 1.9  # times as wide a kernel of order four is
 LESS = (-4.0, 0.0)  # decades, in which λ of laws is sought below that of means
 MANY = 200  # pairs, from which on it is: of fewer laws get too narrow
+SHARE = 0.01  # of a wide law in all others: scores of draws and quantiles stay
 NARROW = 1.0  # decades below the search for a density: posteriors are narrower than priors
 
 
@@ -42,12 +44,15 @@ class Told(NamedTuple):
     reg : float or None
         λ of the weights in laws, if less than in means: that with the least score. A mean is of few
         numbers, and learned best by flatter weights than a law of several humps.
+    wide : Wide or None
+        A law of which all others take a hundredth, so that no row is without density.
     """
 
     width: tuple[float, ...] | None = None
     broad: bool = False
     residuals: Any = None
     reg: float | None = None
+    wide: Wide | None = None
 
     def known(self, kernel: Kernel) -> dict[str, Any]:
         """What laws carry; where a Gaussian kernel carries them, also the kernel of densities.
@@ -58,6 +63,7 @@ class Told(NamedTuple):
         exact density or more go from 57 to 68%.
         """
         known: dict[str, Any] = {"bandwidth": self.width, "broad": self.broad, "steps": True}
+        known["wide"] = self.wide
         if self.width is None or len(self.width) > 1 or not isinstance(kernel, Gaussian):
             return known
         return known | {"bandwidth": (FLAT * self.width[0],), "smooth": Gaussian4(1.0)}
@@ -121,7 +127,9 @@ class LeftOut:
         local = local.scaled((len(Z) / n) ** (1 / (d + 4)) * n ** (2 / ((d + 4) * (d + 6))))
         width = tuple(np.broadcast_to(local.lengthscale, d).tolist())
         less = None if reg == self.reg else reg
-        return Told(width, self.modes_better(kernel, local, Z, reg), residuals, less)
+        broad = self.modes_better(kernel, local, Z, reg)
+        wide = Wide.of(Z, SHARE, self.roots**2)
+        return Told(width, broad, residuals, less, wide)
 
     def searched(self, kernel: Kernel, points, free=False) -> tuple[np.ndarray, Any, float] | None:
         """Their points, the kernel and λ with the least score: None where there is no density."""
