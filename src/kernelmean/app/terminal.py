@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import NoReturn
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from ..core.stages import without_lines
@@ -98,18 +98,14 @@ def show_block(block: Block, verbose: bool) -> None:
 
 def _table(block: Numbers | Grid, verbose: bool) -> Table:
     """Numbers without their meaning, unless that is asked for; of a grid all."""
-    table = Table(box=None, pad_edge=False, show_header=isinstance(block, Grid))
     if isinstance(block, Grid):
-        for name in block.header:
-            table.add_column(Text(name), justify="right")
-        shown = len(block.header)
+        columns = [Column(Text(name), justify="right") for name in block.header]
     else:
-        shown = 2 + verbose
-        table.add_column(style="cyan", no_wrap=not verbose)
-        for _ in range(shown - 1):
-            table.add_column(overflow="fold")
+        columns = [Column(style="cyan", no_wrap=not verbose)]
+        columns += [Column(overflow="fold") for _ in range(1 + verbose)]
+    table = Table(*columns, box=None, pad_edge=False, show_header=isinstance(block, Grid))
     for row in block.rows:
-        table.add_row(*map(Text, row[:shown]))
+        table.add_row(*map(Text, row[: len(columns)]))
     return table
 
 

@@ -132,7 +132,7 @@ class FeatureMap(Saveable, BaseEstimator):
         self.fit_transform(rows.few(SEARCH_ROWS)[0], kernel=kernel)
 
     def _fit_transform(self, X) -> Array:
-        raise NotImplementedError
+        return self._transform(X)  # where there is nothing to choose
 
     def _transform(self, X) -> Array:
         raise NotImplementedError
@@ -149,9 +149,6 @@ class Bare(FeatureMap):
     """No coordinates: what stands beside them is all, as in two-stage least squares."""
 
     rank_ = 0
-
-    def _fit_transform(self, X) -> Array:
-        return self._transform(X)
 
     def _transform(self, X) -> Array:
         return X[:, :0]
