@@ -321,8 +321,7 @@ def _text_message(column: pd.Series, path: Path | str) -> str:
     present = column.dropna()
     if present.empty:
         return f"column {column.name!r} of {path} is empty"
-    read = pd.to_numeric(present.astype(str), errors="coerce")
-    odd = present[read.isna()]
+    odd = present[pd.to_numeric(present.astype(str), errors="coerce").isna()]
     first = odd if len(odd) else present
     where = f"{str(first.iloc[0])!r} in row {first.index[0]}"
     return f"column {column.name!r} of {path} holds text: {where}{_text_hint(present, odd)}"

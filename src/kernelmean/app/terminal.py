@@ -57,8 +57,7 @@ class Pace:
         """So many rows of all were read."""
         if not done:
             self.passes, self.start = self.passes + 1, perf_counter()
-        took = perf_counter() - self.start
-        rate = done / max(took, 1e-9)
+        rate = done / max(perf_counter() - self.start, 1e-9)
         text = f"{self.what}, pass {self.passes}: {done:,} rows, {rate:,.0f} a second"
         if done and done == total and self.verbose:
             err.print(Text(text), soft_wrap=True)

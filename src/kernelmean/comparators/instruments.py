@@ -435,8 +435,7 @@ def _local_lines(W: np.ndarray, X: np.ndarray, at: np.ndarray) -> np.ndarray:
     S = shift.transpose(0, 2, 1) @ S @ shift
     slopes = np.arange(1, d)
     S[:, slopes, slopes] += SLOPE_RIDGE * S[:, slopes, slopes].mean(axis=1, keepdims=True)
-    first = np.linalg.solve(S, np.eye(d)[None, :, :1])
-    return (shift @ first)[:, :, 0] @ F.T
+    return (shift @ np.linalg.solve(S, np.eye(d)[None, :, :1]))[:, :, 0] @ F.T
 
 
 def _best_alpha(A: np.ndarray, B: np.ndarray, r: np.ndarray) -> float:

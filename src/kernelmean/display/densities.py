@@ -233,9 +233,8 @@ class DensityMapDisplay(Display):
 
     def _name_curves(self, ax) -> None:
         """The level of each curve at its right end, moved up where it would touch another."""
-        order = np.argsort(self.curves[-1], kind="stable")
         lowest = -np.inf
-        for k in order:
+        for k in np.argsort(self.curves[-1], kind="stable"):
             lowest = max(self.curves[-1, k], lowest + LETTER * np.ptp(self.grid_y[[0, -1]]))
             text = {"color": PLAIN, "fontsize": 8, "va": "center", "annotation_clip": False}
             spot = {"xytext": (4, 0), "textcoords": "offset points"}

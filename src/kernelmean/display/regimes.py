@@ -269,8 +269,7 @@ class EmissionDisplay(Display):
         check_count(n_grid, "n_grid")
         names = estimator.columns.named(estimator.n_features_in_)
         j = check_column(column, names)
-        points = to_numpy(estimator.emissions_.points)[:, j]
-        low, high = np.quantile(points, TAILS)
+        low, high = np.quantile(to_numpy(estimator.emissions_.points)[:, j], TAILS)
         margin = MARGIN * (high - low) or 1.0
         grid = np.linspace(low - margin, high + margin, n_grid)
         observed, shares = None, estimator.startprob_
@@ -359,8 +358,7 @@ class EmissionImageDisplay(PanelDisplay):
             As many as there are states; new ones when left out.
         """
         count = len(self.images)
-        size = (1.8 * count, 2.2)
-        self.axes_ = panels(ax, count, "one per state", across=count, size=size)
+        self.axes_ = panels(ax, count, "one per state", across=count, size=(1.8 * count, 2.2))
         low, high = self.images.min(), self.images.max()  # the same greys in all panels
         for axes, image, label in zip(self.axes_, self.images, self.labels, strict=True):
             axes.imshow(image, cmap="gray_r", vmin=low, vmax=high)

@@ -1,6 +1,6 @@
 """What every feature map promises."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +23,7 @@ class FeatureMap(Saveable, BaseEstimator):
     Fitted attributes: `kernel_` (resolved), `rank_` (r), `n_features_in_`.
     """
 
+    _transform: Callable[[Any], Array]  # of points that were checked
     learns_from_pairs = False  # whether fitting needs what is to be predicted (`Neural`)
 
     def fit(self, X, y=None, kernel="gaussian") -> Self:
@@ -133,9 +134,6 @@ class FeatureMap(Saveable, BaseEstimator):
 
     def _fit_transform(self, X) -> Array:
         return self._transform(X)  # where there is nothing to choose
-
-    def _transform(self, X) -> Array:
-        raise NotImplementedError
 
     def derivative_of(self, X, column: int) -> Array:
         raise ValueError(f"{type(self).__name__} features have no derivative")

@@ -318,8 +318,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         """Sums over all rows, of which Φ and Ψ may be a few."""
         names = "x", "y", "t", "xx", "xy", "xt"
         if rows is not None:
-            y = 1, self.features_y_
-            return rows.partial(*names, x=self.features_x_, y=y, t=(1, None))
+            return rows.partial(*names, x=self.features_x_, y=(1, self.features_y_), t=(1, None))
         return Moments(*names).add(x=Phi, y=Psi, t=points_y)
 
     def _solve(self, Phi, Psi, moments: Moments) -> None:

@@ -42,8 +42,7 @@ def loss_of_kernels(points_x, Psi, intercept=False, copies=None) -> Callable[[An
 
     def loss(kernel) -> float:
         with checks.hushed():  # a candidate's rank is nobody's concern
-            features = Nystroem(tol=1e-4, max_rank=200)
-            Phi = features.fit_transform(points, kernel)
+            Phi = Nystroem(tol=1e-4, max_rank=200).fit_transform(points, kernel)
         Phi = centred(Phi) if intercept else Phi
         grid = solves.EigenGrid.of(Phi.T @ Phi / Phi.shape[0])
         one = LeaveOneOut(Phi, targets, grid, free=float(intercept), copies=copies)

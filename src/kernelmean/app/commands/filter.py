@@ -289,8 +289,7 @@ def figures(a: Tracks) -> list[Figure]:
         if rows.times is None:
             panels[-1].xaxis.get_major_locator().set_params(integer=True)
 
-    count = len(a.settings.state) + 1
-    return series.for_each(rows, "track", caption, plot, count, LONGEST)
+    return series.for_each(rows, "track", caption, plot, len(a.settings.state) + 1, LONGEST)
 
 
 def forecast_figures(a: Tracks) -> list[Figure]:

@@ -417,10 +417,6 @@ def strength(a: Analysis) -> list[Fact]:
     return rows
 
 
-def _given(a: Analysis) -> str:
-    return "the instruments and the exogenous columns" if a.columns.c else "the instruments"
-
-
 def tests(a: Analysis) -> list[Fact]:
     """What the data say about the assumptions, test by test."""
     p, values, differ = a.model.specification_p_, {}, ""
@@ -472,8 +468,7 @@ def warnings_of(a: Analysis) -> list[str]:
         "copies": copies,
         "n": len(a.frame),
     }
-    some = words.some_of(a.frame, a.data.all)
-    return [*some, *a.notes, *SAY.those(found, **known)]
+    return [*words.some_of(a.frame, a.data.all), *a.notes, *SAY.those(found, **known)]
 
 
 def caveats(a: Analysis) -> list[str]:
@@ -555,7 +550,8 @@ def first_stage_figure(a: Analysis, column: str) -> Figure:
         axes.plot(across[order], stage.fitted[order], color=CURVE, lw=2)
         axes.set(xlabel=labels[0], ylabel=labels[1])
 
-    caption = SAY("against" if alone else "predicted", x=column, given=_given(a))
+    given = "the instruments and the exogenous columns" if a.columns.c else "the instruments"
+    caption = SAY("against" if alone else "predicted", x=column, given=given)
     return Figure(f"first-stage-{column}", caption, plot, 3.4)
 
 

@@ -441,11 +441,9 @@ def run(settings: Settings, data: Data) -> Report:
     s, inputs = settings, settings.inputs is not None
     s.refuse({"--tune": s.tune and inputs, "--paths": s.paths > 0 and not s.forecast})
     if given := ", ".join([*(f"--{name}" for name in s.line), *["--inputs"] * inputs]):
-        clashes = {"--no-refine": not s.refine, "--log-squares": s.log_squares}
-        s.refuse(clashes, given=given)
-    rows = s.read(s.table(data))
-    a = Forecasts(settings, rows)
-    with settings.stage("Asking about every row"):
+        s.refuse({"--no-refine": not s.refine, "--log-squares": s.log_squares}, given=given)
+    a = Forecasts(s, s.read(s.table(data)))
+    with s.stage("Asking about every row"):
         return report(a, data.name)
 
 
