@@ -34,11 +34,10 @@ def stage(what: str, silent: bool, verbose: bool, bars: bool = False) -> Iterato
         yield
         return
     start = perf_counter()
-    moving = err.is_terminal and not bars
     if err.is_terminal and bars:
         err.print(Text(f"{what} …"))
     with (
-        err.status(Text(f"{what} …")) if moving else nullcontext(),
+        err.status(Text(f"{what} …")) if err.is_terminal and not bars else nullcontext(),
         nullcontext() if verbose else without_lines(),
     ):
         yield

@@ -71,9 +71,7 @@ class HiddenComparator(BaseEstimator):
 
     def _checked(self, X, name: str) -> np.ndarray:
         check_is_fitted(self)
-        points = arrays.to_numpy(checks.as_points(X, name))
-        checks.check_columns(points, self.n_features_in_, name, "the model")
-        return points
+        return arrays.as_columns(X, self.n_features_in_, name, "the model")
 
 
 # ---------------------------------------------------------------- projection

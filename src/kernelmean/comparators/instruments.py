@@ -88,12 +88,7 @@ class _Comparator(RegressorMixin, BaseEstimator):
             If columns are missing, or non-finite.
         """
         check_is_fitted(self)
-        if self._roles.c and C is None:
-            points = self._roles.joined(X)
-        else:
-            points = checks.as_new_points(self, X)
-            points = points if C is None else self._roles.beside(points, C)
-        return self._predict(arrays.to_numpy(points))
+        return self._predict(arrays.to_numpy(self._roles.asked(self, X, C)))
 
     def _instruments(self, Z, n: int) -> np.ndarray:
         return arrays.to_numpy(checks.as_points(Z, "Z", n=n))

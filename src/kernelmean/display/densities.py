@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import Labels
-from ..core.arrays import to_numpy
+from ..core.arrays import as_columns, to_numpy
 from ..core.checks import as_points, check_column, check_columns, check_count, check_lengths
 from ..densities.conditional_density import ConditionalDensity
 from ..embedding.law import names_like
@@ -379,8 +379,7 @@ class Outcomes:
         n, d = len(model.points_x_), model.points_.shape[1]
         self.model, self.names, self.observed = model, Labels.of(y).named(d), None
         if y is not None:
-            self.observed = observed = to_numpy(as_points(y, "y"))
-            check_columns(observed, d, "y", "the training y")
+            self.observed = observed = as_columns(y, d, "y", "the training y")
             copies = len(np.unique(observed, axis=0)) <= n < len(observed)  # which count once
             if len(observed) != model.fit_.smoother.n and not copies:
                 check_lengths(n, len(observed), "the training y", "y")
