@@ -64,8 +64,7 @@ class Frobenius(Kernel, named=True):
     rotations: bool = False
 
     def resolve(self, X, name: str = "X") -> Kernel:
-        if self.rotations:
-            rotation_points(X, name)
+        self.checked(X, name)
         return self
 
     def checked(self, X, name: str) -> Array:

@@ -1,10 +1,8 @@
 """Search for regularisers and lengthscale scales that minimise a closed-form loss."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import copy
-from typing import Any
+from typing import Any, Self
 
 from ..core import Array, Saveable, arrays, checks, solves
 from ..core.minimise import DECADES, heaviest_within, minimise_log10, standard_error
@@ -182,7 +180,7 @@ class LeaveOneOut(Saveable):
 
         return loss
 
-    def thinned(self, limit: int) -> LeaveOneOut:
+    def thinned(self, limit: int) -> Self:
         """The loss over evenly spaced rows, at most `limit` of them."""
         n = self.P.shape[0]
         if n <= limit:
