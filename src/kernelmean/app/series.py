@@ -219,8 +219,7 @@ class Settings(Ordered):
         frame = table.numbers_with_gaps({"--columns": self.columns})
         tables.refuse_empty(frame)
         frame = self.changed(frame)
-        if self.drop_missing:
-            frame = tables.complete(frame, table.path, drop_missing=True)
+        frame = frame.dropna() if self.drop_missing else frame
         if self.inputs is None:
             rows = Rows.of(frame, table, self.sequence, self.time)
         else:

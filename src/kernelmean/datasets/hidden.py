@@ -19,9 +19,9 @@ from .tables import read_toml
 
 __all__ = ["HMMData", "HiddenMarkov", "load_mnist", "make_digit_hmm", "make_hmm"]
 
-LAWS = read_toml("hidden")
-DESIGNS = LAWS["designs"]
-DIGITS = {int(states): law for states, law in LAWS["digits"].items()}
+LAWS = read_toml("hidden")  # transition matrices, and what each state emits
+DESIGNS = {name: tuple(law.values()) for name, law in LAWS["designs"].items()}
+DIGITS = {int(states): tuple(law.values()) for states, law in LAWS["digits"].items()}
 
 
 @dataclass(frozen=True)
@@ -163,9 +163,9 @@ def make_hmm(design: str = "separated", n: int = 1000, *, random_state: Any = No
     >>> bool((truth == data.states).mean() > 0.8)
     True
     """
-    law = DESIGNS[checks.check_choice(design, "design", DESIGNS)]
-    a, b = np.transpose(law["beta"])
-    return HiddenMarkov(np.array(law["transmat"]), _Betas(a, b)).sample(n, random_state)
+    transmat, shapes = DESIGNS[checks.check_choice(design, "design", DESIGNS)]
+    a, b = np.transpose(shapes)
+    return HiddenMarkov(np.array(transmat), _Betas(a, b)).sample(n, random_state)
 
 
 @dataclass(frozen=True)
@@ -243,11 +243,11 @@ def make_digit_hmm(
     if checks.check_count(n_states, "n_states") not in DIGITS:
         raise ValueError(f"n_states is {n_states}; one of {list(DIGITS)} is needed")
     images, labels = _collection(images, labels)
-    law = DIGITS[n_states]
-    members = [_members(labels, digit, share) for digit in law["digits"]]
+    transmat, digits = DIGITS[n_states]
+    members = [_members(labels, digit, share) for digit in digits]
     rows = np.concatenate(members)
     emission = _Pictures(scale(images[rows], axis=1), rows, np.array([len(m) for m in members]))
-    return HiddenMarkov(np.array(law["transmat"]), emission).sample(n, random_state)
+    return HiddenMarkov(np.array(transmat), emission).sample(n, random_state)
 
 
 @dataclass(frozen=True)

@@ -128,8 +128,7 @@ class ConditionalDensityDisplay(Display):
         ax.plot(y, shown, color=CURVE, lw=1.5)
         ax.vlines(self.median[i], base, base + np.interp(self.median[i], y, p), color=CURVE, lw=1.5)
         if self.near is not None:
-            ticks = {"color": TRUTH, "alpha": 0.6, "lw": 0.8}
-            ax.vlines(self.near[i], base - 0.15, base - 0.04, **ticks)
+            ax.vlines(self.near[i], base - 0.15, base - 0.04, color=TRUTH, alpha=0.6, lw=0.8)
 
 
 @dataclass
@@ -224,8 +223,7 @@ class DensityMapDisplay(Display):
         shade(ax, self.grid_x, self.grid_y, self.density)
         if data and self.x is not None and self.y is not None:
             keep = np.arange(0, len(self.x), len(self.x) // DRAWN + 1)
-            dots = {"color": TRUTH, "ms": 4, "alpha": 0.4, "mew": 0}
-            ax.plot(self.x[keep], self.y[keep], ".", **dots)
+            ax.plot(self.x[keep], self.y[keep], ".", color=TRUTH, ms=4, alpha=0.4, mew=0)
         for level, curve in zip(self.levels, self.curves.T, strict=True):
             ax.plot(self.grid_x, curve, color=PLAIN, lw=2.0 if level == 0.5 else 1.0)
         self._name_curves(ax)

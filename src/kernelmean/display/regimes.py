@@ -187,8 +187,8 @@ class RegimeDisplay(TimePanels):
         for k, label in enumerate(self.labels):
             here = likely == k
             axes.plot(self.times[here], self.series[here, j], ".", color=_colour(k), **dots)
-            large = {"marker": "s", "ls": "", "label": in_legend(label)}  # enough for the legend
-            axes.plot([], [], color=_colour(k), **large)
+            # large enough for the legend
+            axes.plot([], [], color=_colour(k), marker="s", ls="", label=in_legend(label))
 
     def _draw_probabilities(self, axes) -> None:
         colours = [_colour(k) for k in range(len(self.labels))]

@@ -261,9 +261,7 @@ def _steps(start: str, Q: np.ndarray) -> list[list[str]]:
 
 def orders(a: Regimes) -> list[Fact]:
     """What the rules say of the number of states: rule, number, how it counts."""
-    found = dict(a.orders)
-    if a.order is not None:
-        found[a.order.method] = a.order
+    found = a.orders if a.order is None else a.orders | {a.order.method: a.order}
     return [(f"By {name}", str(int(order)), RULES[name]) for name, order in found.items()]
 
 

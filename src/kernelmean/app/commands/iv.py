@@ -268,9 +268,8 @@ class Analysis:
         about = model.coef_, model.band_covariance_, self.level, simultaneous
         limits = inference.confidence_limits(rows, *about)
         h = {PREDICTION: rows @ model.coef_, LOW: limits.lower, HIGH: limits.upper}
-        if self.plain is not None:
-            h[PLAIN] = rows @ self.plain
-        return pd.DataFrame(h)
+        plain = {} if self.plain is None else {PLAIN: rows @ self.plain}
+        return pd.DataFrame(h | plain)
 
     def predictions(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Rows of a file, with the predictions beside them."""
