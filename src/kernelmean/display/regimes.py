@@ -324,11 +324,7 @@ class EmissionImageDisplay(PanelDisplay):
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: KernelHMM,
-        shape: tuple[int, int],
-        *,
-        labels: Sequence[str] | None = None,
+        cls, estimator: KernelHMM, shape: tuple[int, int], *, labels: Sequence[str] | None = None
     ) -> Self:
         """Means of the emission laws.
 
