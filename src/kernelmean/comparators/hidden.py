@@ -155,8 +155,7 @@ class ProjHMM(HiddenComparator):
             raise ValueError("X is constant; a column with different values is needed")
 
     def _functions(self, X: np.ndarray) -> np.ndarray:
-        scaled = np.clip((X - self._low) / self._width, 0, 1)
-        return BASES[self.basis](scaled, self.n_basis)
+        return BASES[self.basis](np.clip((X - self._low) / self._width, 0, 1), self.n_basis)
 
     def _log_density(self, X) -> np.ndarray:
         return np.log(np.maximum(self._functions(X) @ self.coef_, FLOOR) / self._width)

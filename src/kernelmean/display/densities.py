@@ -316,8 +316,7 @@ class DensityContourDisplay(PanelDisplay):
             raise ValueError("estimator was fitted to one column of y; contours need two")
         pair = [check_column(j, model.names, "outputs") for j in outputs]
         rows = to_numpy(as_points(X, "X", one_d=False))
-        ends = model.ends(X)
-        first, second = (np.linspace(low, high, n_grid) for low, high in ends[:, pair].T)
+        first, second = (np.linspace(low, high, n_grid) for low, high in model.ends(X)[:, pair].T)
         densities = model.joint(X, pair, first, second)
         levels = tuple(sorted(map(float, levels)))
         edges = np.array([heights(p, levels) for p in densities])

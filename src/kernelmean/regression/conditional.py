@@ -213,8 +213,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         """
         law, labels = self._law(X), Labels.of(X, self.target_names_)
         if self._told is None:
-            even = np.ones(self._Phi.shape[0])
-            rows = self._order.sorted(self.points_), None, self._Phi, even
+            rows = self._order.sorted(self.points_), None, self._Phi, np.ones(self._Phi.shape[0])
             self._told = told(self.kernel_y_, *rows, self.reg_, self.intercept_)
         known = Told(*self._told).known(self.kernel_y_)  # of a file, a tuple
         return law.carrying(labels=labels, extrapolated=law.extrapolated, **known)

@@ -78,8 +78,7 @@ class Settings(Shared):
 
     def model(self) -> KernelIV:
         """The estimator, not fitted; without an intercept only where none is asked for."""
-        share = kind_of(self.split) == "share"
-        trend = 0 if share and self.trend == "auto" else self.trend
+        trend = 0 if kind_of(self.split) == "share" and self.trend == "auto" else self.trend
         kernel_z = "gaussian" if isinstance(self.kernel, dict) else self.kernel
         tune = "auto" if self.tune is None else self.tune
         how = {"split": self.split, "random_state": self.seed}
@@ -187,8 +186,7 @@ class Used:
         used = used.loc[tables.complete(whole, table.path, drop_missing).index]
         design, y, X, Z, C = read_formula(formula, used, gaps=gaps)
         frame = pd.concat([y, X, Z, C], axis=1)  # which leaves out what is None
-        c = () if C is None else tuple(C)
-        columns = Roles(str(y.name), tuple(X), tuple(Z), c, "xzc")
+        columns = Roles(str(y.name), tuple(X), tuple(Z), () if C is None else tuple(C), "xzc")
         return cls(frame, frame, columns, design, used)
 
     @property
@@ -239,8 +237,7 @@ class Analysis:
         self.data, self.frame, self.columns = data, data.frame, data.columns
         self.settings, self.level = settings, settings.level
         self.known = self.frame.dropna(subset=list(self.columns.x))
-        points = self.frame[self.columns.regressors]
-        self.medians = points.quantile(0.5, interpolation="lower")
+        self.medians = self.frame[self.columns.regressors].quantile(0.5, interpolation="lower")
         y, X, Z, C = parts(data.all, self.columns)
         with noted() as self.notes:
             self.model = settings.model().fit(X, y, Z, C)
