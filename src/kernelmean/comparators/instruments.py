@@ -23,7 +23,7 @@ from ..instruments.columns import Roles
 from ..instruments.kernel_iv import KernelIV
 from ..kernels import Linear, fitted_kernel
 from . import networks
-from .densities import check_varying, exponents
+from .densities import check_varying, exponents, given
 
 __all__ = ["DeepIV", "KernelReg", "SieveIV", "SmoothIV", "TwoStageLeastSquares"]
 
@@ -375,9 +375,7 @@ class SmoothIV(_Comparator):
         r = A @ y
         self.bandwidth_x_ = _bandwidth(X, r, self.degree, "(X, C)")
         B = _smoother(X, X, self.bandwidth_x_, self.degree)
-        self.reg_ = (
-            _best_alpha(A, B, r) if self.reg is None else checks.check_positive(self.reg, "reg")
-        )
+        self.reg_ = given(self.reg, "reg", None) or _best_alpha(A, B, r)
         self.weights_ = np.linalg.solve(add_to_diagonal(A @ B, self.reg_), r)
         self._points = X
 

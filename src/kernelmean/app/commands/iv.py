@@ -200,8 +200,7 @@ class Used:
         """The columns h is a function of, made from rows of a file."""
         if self.design is None:
             return rows[self.columns.regressors]
-        X, C = self.design.regressors(rows)
-        return X if C is None else X.join(C)
+        return pd.concat(self.design.regressors(rows), axis=1)  # without C where that is None
 
 
 class Analysis:
