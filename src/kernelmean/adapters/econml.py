@@ -74,8 +74,7 @@ class KernelIVEffect(Saveable):
         C = np.hstack([features, controls])
         self._shape = np.shape(Y)[1:], np.shape(T)[1:]
         self._widths = treatments.shape[1], features.shape[1]
-        rows = evenly(n, CONTROLS)
-        self._controls = controls[rows] if controls.shape[1] else controls[:1]
+        self._controls = controls[evenly(n, CONTROLS)] if controls.shape[1] else controls[:1]
         self.model_ = KernelIV(**self.parameters)
         Y = np.ravel(Y) if np.shape(Y) == (n, 1) else Y
         self.model_.fit(treatments, Y, Z, C if C.shape[1] else None)
@@ -143,8 +142,7 @@ class KernelIVEffect(Saveable):
 
     def _difference(self, X, T0, T1) -> Array:
         """Rows a with effect aᵀ coef_."""
-        m = _length(X, T0, T1)
-        old, new = (self._points(T, X, m) for T in (T0, T1))
+        old, new = (self._points(T, X, _length(X, T0, T1)) for T in (T0, T1))
         transform = self.model_.basis_x_.transform
         return self._over_controls(transform, *new) - self._over_controls(transform, *old)
 

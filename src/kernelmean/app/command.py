@@ -153,9 +153,8 @@ class Shared(Answering):
         """Columns of a file, which is read block by block."""
         names = [name for columns in roles.values() for name in columns]
         read = partial(read_blocks, path, self.sep, self.decimal, self.chunksize, names)
-        pace = terminal.Pace(path.name, self.quiet, self.verbose)
         take = partial(Table.numbers, roles=roles, drop_missing=self.drop_missing)
-        return Rows(Blocks(read, take, pace))
+        return Rows(Blocks(read, take, terminal.Pace(path.name, self.quiet, self.verbose)))
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,9 @@ def check_folder(folder: Path) -> None:
     """Fail before the work where its results could not be written."""
     try:
         existing = next(p for p in [folder, *folder.absolute().parents] if p.exists())
-        is_folder = existing.is_dir()
     except OSError as err:  # a name of 300 characters
         raise UserError(f"--out cannot be a folder: {err.strerror}: {folder}") from err
-    if not is_folder:
+    if not existing.is_dir():
         below = "" if existing == folder else "below "
         raise UserError(f"--out is {below}{existing}, which is a file; a folder is needed")
     try:

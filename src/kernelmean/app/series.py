@@ -141,8 +141,7 @@ class Rows:
 
     def by_row(self, columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
         """A table of answers about every row, with its time and the name of its sequence."""
-        frame = pd.DataFrame(columns, index=self.frame.index)
-        return self._named(frame, self.times, self.lengths)
+        return self._named(pd.DataFrame(columns, index=self.frame.index), self.times, self.lengths)
 
     def by_step(self, columns: Mapping[str, np.ndarray], steps: int) -> pd.DataFrame:
         """A table of answers about the rows after each sequence, with the times these will have."""
@@ -219,8 +218,7 @@ class Settings(Ordered):
         frame = table.numbers_with_gaps({"--columns": self.columns})
         tables.refuse_empty(frame)
         frame = self.changed(frame)
-        if self.drop_missing:
-            frame = tables.complete(frame, table.path, drop_missing=True)
+        frame = frame.dropna() if self.drop_missing else frame
         if self.inputs is None:
             rows = Rows.of(frame, table, self.sequence, self.time)
         else:
@@ -327,8 +325,7 @@ def straight(inputs: np.ndarray, targets: np.ndarray, at: np.ndarray) -> np.ndar
 
 def covered(lower: np.ndarray, upper: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """Share of what is known of each column that is in its interval."""
-    inside = (lower <= truth) & (truth <= upper)
-    return average(np.where(np.isnan(truth), np.nan, inside))
+    return average(np.where(np.isnan(truth), np.nan, (lower <= truth) & (truth <= upper)))
 
 
 def rmse(found: np.ndarray, truth: np.ndarray) -> np.ndarray:

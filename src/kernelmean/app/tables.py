@@ -17,6 +17,7 @@ import pandas as pd
 from ..core import Rows, checks
 from ..core.rows import parquet_files
 from .errors import UserError, did_you_mean
+from .words import Texts
 
 SEPARATORS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}
 FORMULAS = tuple("=+-@\t\r")  # what a spreadsheet evaluates begins with one of these
@@ -29,6 +30,7 @@ LONG = r"[-+]?\d+"  # a whole number, which pandas takes for text if it is beyon
 MARKS = 3  # different words for a missing value
 SMALLEST = 20  # rows to learn from
 ROW = "row"  # the index of a table: which row of the file, from 1, the header not counted
+SAY = Texts("tables")
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,7 @@ class Table:
         chosen = pd.DataFrame(columns, index=self.frame.index)
         infinite = np.isinf(chosen).sum()
         if infinite.any():
-            raise UserError(
-                f"{self.path} has infinite values: {_counts(infinite)}; remove them first"
-            )
+            raise UserError(SAY("infinite", path=self.path, counts=_counts(infinite)))
         return chosen
 
     def asked_for(self, roles: Mapping[str, Sequence[str]]) -> list[str]:
@@ -80,10 +80,7 @@ class Table:
                 self._check_name(name, option)
                 if name in option_of:
                     again = "again" if option_of[name] == option else f"to {option}"
-                    raise UserError(
-                        f"column {name!r} is given to {option_of[name]} and {again}; "
-                        "each column has one part to play"
-                    )
+                    raise UserError(SAY("twice", name=name, first=option_of[name], again=again))
                 option_of[name] = option
         return list(option_of)
 
@@ -94,7 +91,7 @@ class Table:
             known = [str(c) for c in self.frame.columns]
             hint = did_you_mean(name, known) or f"; it has {_listed(known)}"
             hint += _written_with("".join(known), ",")
-            if pd.to_numeric(pd.Series(known), errors="coerce").notna().all():
+            if _are_numbers(pd.Series(known)):
                 hint = "; its first row has numbers, where names of columns are needed"
             elif any("," in k and name in k for k in known):
                 hint += "; a name with a comma stands in double quotes: --x '\"a,b\"'"
@@ -255,11 +252,8 @@ def _with_header(frame: pd.DataFrame, header: list[str], path: Path, sep: str) -
     if len(header) == 1 and (hint := _other_sep(path, sep)):
         raise UserError(f"{path} has a single column{hint}")
     if not isinstance(frame.index, pd.RangeIndex):  # pandas makes surplus fields an index
-        hint = _other_sep(path, sep) or "; names of columns are needed there, one for each field"
-        raise UserError(
-            f"{path} has rows with more fields than the {len(header)} of its header, which begins "
-            f"{header[0]!r}{hint}"
-        )
+        hint = _other_sep(path, sep) or SAY.content["hints"]["header"]
+        raise UserError(SAY("surplus", path=path, count=len(header), first=header[0], hint=hint))
     return frame.set_axis(header, axis=1)
 
 
@@ -327,37 +321,33 @@ def _text_message(column: pd.Series, path: Path | str) -> str:
     present = column.dropna()
     if present.empty:
         return f"column {column.name!r} of {path} is empty"
-    read = pd.to_numeric(present.astype(str), errors="coerce")
-    odd = present[read.isna()]
+    odd = present[pd.to_numeric(present.astype(str), errors="coerce").isna()]
     first = odd if len(odd) else present
     where = f"{str(first.iloc[0])!r} in row {first.index[0]}"
     return f"column {column.name!r} of {path} holds text: {where}{_text_hint(present, odd)}"
 
 
 def _text_hint(present: pd.Series, odd: pd.Series) -> str:
+    """The likeliest reason, and what to do; commas may be decimal or set thousands apart."""
     texts = present.astype(str)
-    if odd.empty:
-        return "; these are decimal points: leave --decimal out"
-    hints = []
-    if pd.to_numeric(texts.str.replace(",", ".", regex=False), errors="coerce").notna().all():
-        hints.append("; if these are decimal commas add --decimal ','")
-    if texts.str.fullmatch(GROUPED).all():
-        hints.append("; if its commas set thousands apart, take them out of the file")
-    if hints:
-        return "".join(hints)
-    if texts.str.match(DATE).all():
-        return "; dates are no numbers: count days, months or years in their place"
-    dotless = texts.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
-    if pd.to_numeric(dotless, errors="coerce").notna().all():
-        return "; if its dots set thousands apart, take them out and add --decimal ','"
-    if texts.str.fullmatch(MARKED).all():
-        return "; take currency signs, percent signs and commas out of its numbers"
-    if len(odd) <= 0.5 * len(present) and odd.nunique() <= MARKS:
-        return f" ({len(odd)} such rows); leave the field empty where a value is missing"
-    return (
-        "; write its categories as columns of 0 and 1 (to iv, say --kernel 'NAME=category'), or "
-        "leave it out"
-    )
+    dotless = texts.str.replace(".", "", regex=False)
+    reasons = {
+        "points": odd.empty,
+        "decimal": _are_numbers(texts.str.replace(",", ".", regex=False)),
+        "thousands": texts.str.fullmatch(GROUPED).all(),
+        "dates": texts.str.match(DATE).all(),
+        "dots": _are_numbers(dotless.str.replace(",", ".", regex=False)),
+        "units": texts.str.fullmatch(MARKED).all(),
+        "missing": len(odd) <= 0.5 * len(present) and odd.nunique() <= MARKS,
+        "categories": True,
+    }
+    found = [reason for reason, holds in reasons.items() if holds]
+    likely = found[:2] if found[:2] == ["decimal", "thousands"] else found[:1]
+    return "".join(SAY.content["hints"][reason].format(n=len(odd)) for reason in likely)
+
+
+def _are_numbers(texts: pd.Series) -> bool:
+    return bool(pd.to_numeric(texts, errors="coerce").notna().all())
 
 
 def complete(frame: pd.DataFrame, path: Path | str, drop_missing: bool) -> pd.DataFrame:
@@ -365,10 +355,8 @@ def complete(frame: pd.DataFrame, path: Path | str, drop_missing: bool) -> pd.Da
     missing = frame.isna().sum()
     if missing.any() and not drop_missing:
         refuse_empty(frame)
-        raise UserError(
-            f"{path} has missing values: {_counts(missing)}; add --drop-missing to leave out "
-            f"{int(frame.isna().any(axis=1).sum())} of {len(frame)} rows"
-        )
+        rows = int(frame.isna().any(axis=1).sum())
+        raise UserError(SAY("gaps", path=path, counts=_counts(missing), rows=rows, n=len(frame)))
     return frame.dropna()
 
 
@@ -383,10 +371,7 @@ def check_sample(frame: pd.DataFrame, what: str = "rows", count: int | None = No
     check_enough(len(frame) if count is None else count, what)
     for name, column in frame.items():
         if column.nunique() == 1:
-            raise UserError(
-                f"column {name!r} is {column.mean():g} in every row; leave it out: a column that "
-                "never changes tells nothing"
-            )
+            raise UserError(SAY("constant", name=name, value=column.mean()))
         if column.abs().max() > checks.LARGEST:
             raise UserError(f"column {name!r} has values beyond {checks.LARGEST:g}; rescale it")
 

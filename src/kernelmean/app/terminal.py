@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import NoReturn
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from ..core.stages import without_lines
@@ -34,11 +34,10 @@ def stage(what: str, silent: bool, verbose: bool, bars: bool = False) -> Iterato
         yield
         return
     start = perf_counter()
-    moving = err.is_terminal and not bars
     if err.is_terminal and bars:
         err.print(Text(f"{what} …"))
     with (
-        err.status(Text(f"{what} …")) if moving else nullcontext(),
+        err.status(Text(f"{what} …")) if err.is_terminal and not bars else nullcontext(),
         nullcontext() if verbose else without_lines(),
     ):
         yield
@@ -57,8 +56,7 @@ class Pace:
         """So many rows of all were read."""
         if not done:
             self.passes, self.start = self.passes + 1, perf_counter()
-        took = perf_counter() - self.start
-        rate = done / max(took, 1e-9)
+        rate = done / max(perf_counter() - self.start, 1e-9)
         text = f"{self.what}, pass {self.passes}: {done:,} rows, {rate:,.0f} a second"
         if done and done == total and self.verbose:
             err.print(Text(text), soft_wrap=True)
@@ -98,18 +96,14 @@ def show_block(block: Block, verbose: bool) -> None:
 
 def _table(block: Numbers | Grid, verbose: bool) -> Table:
     """Numbers without their meaning, unless that is asked for; of a grid all."""
-    table = Table(box=None, pad_edge=False, show_header=isinstance(block, Grid))
     if isinstance(block, Grid):
-        for name in block.header:
-            table.add_column(Text(name), justify="right")
-        shown = len(block.header)
+        columns = [Column(Text(name), justify="right") for name in block.header]
     else:
-        shown = 2 + verbose
-        table.add_column(style="cyan", no_wrap=not verbose)
-        for _ in range(shown - 1):
-            table.add_column(overflow="fold")
+        columns = [Column(style="cyan", no_wrap=not verbose)]
+        columns += [Column(overflow="fold") for _ in range(1 + verbose)]
+    table = Table(*columns, box=None, pad_edge=False, show_header=isinstance(block, Grid))
     for row in block.rows:
-        table.add_row(*map(Text, row[:shown]))
+        table.add_row(*map(Text, row[: len(columns)]))
     return table
 
 

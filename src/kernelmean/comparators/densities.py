@@ -67,9 +67,7 @@ class DensityComparator(BaseEstimator):
 
     def _checked(self, Y, X) -> tuple[np.ndarray, np.ndarray]:
         points = arrays.to_numpy(checks.as_new_points(self, X))
-        values = arrays.to_numpy(checks.as_points(Y, "Y"))
-        checks.check_columns(values, self._outputs, "Y", "the model")
-        return values, points
+        return arrays.as_columns(Y, self._outputs, "Y", "the model"), points
 
     def _table(self, Y: np.ndarray, X: np.ndarray) -> np.ndarray:
         repeated = (np.broadcast_to(x, (len(Y), len(x))) for x in X)

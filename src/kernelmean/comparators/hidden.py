@@ -71,9 +71,7 @@ class HiddenComparator(BaseEstimator):
 
     def _checked(self, X, name: str) -> np.ndarray:
         check_is_fitted(self)
-        points = arrays.to_numpy(checks.as_points(X, name))
-        checks.check_columns(points, self.n_features_in_, name, "the model")
-        return points
+        return arrays.as_columns(X, self.n_features_in_, name, "the model")
 
 
 # ---------------------------------------------------------------- projection
@@ -157,8 +155,7 @@ class ProjHMM(HiddenComparator):
             raise ValueError("X is constant; a column with different values is needed")
 
     def _functions(self, X: np.ndarray) -> np.ndarray:
-        scaled = np.clip((X - self._low) / self._width, 0, 1)
-        return BASES[self.basis](scaled, self.n_basis)
+        return BASES[self.basis](np.clip((X - self._low) / self._width, 0, 1), self.n_basis)
 
     def _log_density(self, X) -> np.ndarray:
         return np.log(np.maximum(self._functions(X) @ self.coef_, FLOOR) / self._width)

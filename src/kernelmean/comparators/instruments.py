@@ -23,7 +23,7 @@ from ..instruments.columns import Roles
 from ..instruments.kernel_iv import KernelIV
 from ..kernels import Linear, fitted_kernel
 from . import networks
-from .densities import check_varying, exponents
+from .densities import check_varying, exponents, given
 
 __all__ = ["DeepIV", "KernelReg", "SieveIV", "SmoothIV", "TwoStageLeastSquares"]
 
@@ -88,12 +88,7 @@ class _Comparator(RegressorMixin, BaseEstimator):
             If columns are missing, or non-finite.
         """
         check_is_fitted(self)
-        if self._roles.c and C is None:
-            points = self._roles.joined(X)
-        else:
-            points = checks.as_new_points(self, X)
-            points = points if C is None else self._roles.beside(points, C)
-        return self._predict(arrays.to_numpy(points))
+        return self._predict(arrays.to_numpy(self._roles.asked(self, X, C)))
 
     def _instruments(self, Z, n: int) -> np.ndarray:
         return arrays.to_numpy(checks.as_points(Z, "Z", n=n))
@@ -380,9 +375,7 @@ class SmoothIV(_Comparator):
         r = A @ y
         self.bandwidth_x_ = _bandwidth(X, r, self.degree, "(X, C)")
         B = _smoother(X, X, self.bandwidth_x_, self.degree)
-        self.reg_ = (
-            _best_alpha(A, B, r) if self.reg is None else checks.check_positive(self.reg, "reg")
-        )
+        self.reg_ = given(self.reg, "reg", None) or _best_alpha(A, B, r)
         self.weights_ = np.linalg.solve(add_to_diagonal(A @ B, self.reg_), r)
         self._points = X
 
@@ -435,8 +428,7 @@ def _local_lines(W: np.ndarray, X: np.ndarray, at: np.ndarray) -> np.ndarray:
     S = shift.transpose(0, 2, 1) @ S @ shift
     slopes = np.arange(1, d)
     S[:, slopes, slopes] += SLOPE_RIDGE * S[:, slopes, slopes].mean(axis=1, keepdims=True)
-    first = np.linalg.solve(S, np.eye(d)[None, :, :1])
-    return (shift @ first)[:, :, 0] @ F.T
+    return (shift @ np.linalg.solve(S, np.eye(d)[None, :, :1]))[:, :, 0] @ F.T
 
 
 def _best_alpha(A: np.ndarray, B: np.ndarray, r: np.ndarray) -> float:

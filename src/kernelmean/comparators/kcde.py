@@ -193,9 +193,8 @@ def _starts(X, Y, unit_x, unit_y, free_x: bool, free_y: bool) -> list[tuple[floa
     some = evenly(len(X), START_ROWS)
     X, Y = X[some], Y[some]
     factors_x, factors_y = GRID_X if free_x else np.ones(1), GRID_Y if free_y else np.ones(1)
-    root2 = np.sqrt(2)
     widths = [factor * unit_y for factor in factors_y]
-    kernels = [(normal(Y, Y, root2 * width), normal(Y, Y, width)) for width in widths]
+    kernels = [(normal(Y, Y, np.sqrt(2) * width), normal(Y, Y, width)) for width in widths]
     scores = []
     for factor in factors_x:
         W = _weights_left_out(X, slice(None), factor * unit_x)

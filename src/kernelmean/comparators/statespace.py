@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..adapters.particles import PLAIN_PARTICLES, as_particles_model
 from ..core import arrays, checks
-from ..core.checks import as_points, as_vector, check_choice, check_columns, check_count, generator
+from ..core.checks import as_points, as_vector, check_choice, check_count, generator
 from ..core.extras import require
 from ..core.parameters import count, either
 from ..core.sequences import check_sequences
@@ -63,9 +63,7 @@ class LaggedComparator(BaseEstimator):
 
 
 def _one_column(X) -> np.ndarray:
-    points = arrays.to_numpy(as_points(X, "X"))
-    check_columns(points, 1, "X", "a lagged regression")
-    return points
+    return arrays.as_columns(X, 1, "X", "a lagged regression")
 
 
 def _lagged(y: np.ndarray, count: int) -> np.ndarray:

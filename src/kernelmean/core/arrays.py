@@ -7,7 +7,7 @@ import numpy as np
 from array_api_compat import array_namespace, is_cupy_array
 from scipy.spatial.distance import cdist
 
-from .checks import Array
+from .checks import Array, as_points, check_columns
 
 EPS = float(np.finfo(np.float64).eps)
 NUMPY = array_namespace(np.empty(0))
@@ -29,6 +29,13 @@ def to_numpy(X) -> np.ndarray:
     elif is_cupy_array(X):  # which come here when they are told to, only
         return X.get()
     return np.from_dlpack(X) if hasattr(X, "__dlpack__") else np.asarray(X)
+
+
+def as_columns(X, d: int, name: str, where: str, **how: bool) -> np.ndarray:
+    """Rows of d columns, as many as `where` has, as a NumPy array; `how` is `as_points`'s."""
+    points = to_numpy(as_points(X, name, **how))
+    check_columns(points, d, name, where)
+    return points
 
 
 def like(A: np.ndarray, X) -> Array:

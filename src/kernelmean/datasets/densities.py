@@ -160,8 +160,7 @@ def _density(law: Any, d_x: int, d_y: int, Y, X, paired: bool | None = None) -> 
     Y, X = checks.as_points(Y, "Y"), checks.as_points(X, "X")
     checks.check_columns(Y, d_y, "Y", "the model")
     checks.check_columns(X, d_x, "X", "the model")
-    if paired is None:
-        paired = len(Y) == len(X)
+    paired = len(Y) == len(X) if paired is None else paired
     if paired:
         checks.check_lengths(len(X), len(Y), "X", "Y")
         return np.exp(law.log_density(Y, X))

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .tables import read_toml
+
 __all__ = ["Outbreak", "load_influenza", "simulate_sir"]
 
 
@@ -35,14 +37,8 @@ def load_influenza() -> Outbreak:
     >>> int(outbreak.in_bed.max()), outbreak.population
     (298, 763)
     """
-    in_bed = [3, 8, 26, 76, 225, 298, 258, 233, 189, 128, 68, 29, 14, 4]
-    return Outbreak(
-        np.array(in_bed),
-        763,
-        "Boys confined to bed on each day from 22 January to 4 February 1978, in a school of 763 "
-        "where one boy brought influenza back from the holidays.",
-        "Influenza in a boarding school, British Medical Journal 1978;1:587.",
-    )
+    known = read_toml("influenza")
+    return Outbreak(np.array(known.pop("in_bed")), **known)
 
 
 def simulate_sir(

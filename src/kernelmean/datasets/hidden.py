@@ -15,28 +15,13 @@ from sklearn.preprocessing import scale
 from ..chains import markov
 from ..core import checks
 from ..core.sequences import check_sequences
+from .tables import read_toml
 
 __all__ = ["HMMData", "HiddenMarkov", "load_mnist", "make_digit_hmm", "make_hmm"]
 
-# transition matrix and Beta parameters of every state: models 12, 13 and 14 of the thesis
-DESIGNS = {
-    "separated": (((0.4, 0.6), (0.8, 0.2)), ((2, 5), (4, 3))),
-    "overlapping": (
-        ((0.8, 0.1, 0.1), (0.2, 0.7, 0.1), (0.07, 0.13, 0.8)),
-        ((2, 5), (4, 2), (4, 4)),
-    ),
-    "unbounded": (((0.1, 0.9), (0.7, 0.3)), ((0.5, 0.5), (2, 2))),
-}
-
-# transition matrix and digit of every state, by their number: models 15, 16 and 17
-DIGITS = {
-    2: (((0.3, 0.7), (0.8, 0.2)), (2, 7)),
-    3: (((0.1, 0.3, 0.6), (0.45, 0.25, 0.3), (0.4, 0.6, 0)), (2, 4, 7)),
-    4: (
-        ((0.1, 0.3, 0.2, 0.4), (0.4, 0.2, 0.3, 0.1), (0.45, 0.3, 0, 0.25), (0.15, 0.3, 0.35, 0.2)),
-        (1, 2, 4, 7),
-    ),
-}
+LAWS = read_toml("hidden")  # transition matrices, and what each state emits
+DESIGNS = {name: tuple(law.values()) for name, law in LAWS["designs"].items()}
+DIGITS = {int(states): tuple(law.values()) for states, law in LAWS["digits"].items()}
 
 
 @dataclass(frozen=True)
@@ -262,7 +247,7 @@ def make_digit_hmm(
     members = [_members(labels, digit, share) for digit in digits]
     rows = np.concatenate(members)
     emission = _Pictures(scale(images[rows], axis=1), rows, np.array([len(m) for m in members]))
-    return HiddenMarkov(np.array(transmat, dtype=float), emission).sample(n, random_state)
+    return HiddenMarkov(np.array(transmat), emission).sample(n, random_state)
 
 
 @dataclass(frozen=True)

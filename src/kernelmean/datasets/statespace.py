@@ -146,8 +146,7 @@ class ScalarStateSpace:
         return np.column_stack([self._quantile(weights, q) for q in (tail, 1 - tail)])
 
     def _filtered(self, X, lengths) -> tuple[np.ndarray, np.ndarray, list[slice]]:
-        points = arrays.to_numpy(checks.as_points(X, "X", gaps=True))
-        checks.check_columns(points, 1, "X", "the model")
+        points = arrays.as_columns(X, 1, "X", "the model", gaps=True)
         logs, seen = np.zeros((len(points), len(self.nodes))), ~np.isnan(points[:, 0])
         logs[seen] = self.log_emission(points[seen], self.nodes)
         sequences = check_sequences(lengths, len(points))

@@ -198,12 +198,17 @@ def load_engel() -> OutcomeTable:
 
 def _table(kind: type[T], name: str, **chosen: tuple[str, ...]) -> T:
     """A table with its columns and texts, as `tables.toml` has them."""
-    known = tomllib.loads((files(__package__) / "tables.toml").read_text(encoding="utf-8"))[name]
+    known = read_toml("tables")[name]
     told: dict[str, Any] = {key: _value(value) for key, value in known.items()} | chosen
     columns = [told["y"], *told["x"], *told.get("z", ()), *told.get("c", ())]
     frame = _frame(name)
     # lags and other studies' columns have gaps: only the columns in use may cost a row
     return kind(frame=frame[columns].dropna().reset_index(drop=True).astype(float), **told)
+
+
+def read_toml(name: str) -> dict[str, Any]:
+    """What `NAME.toml`, beside this file, holds."""
+    return tomllib.loads((files(__package__) / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def _value(value: str | list[str]) -> str | tuple[str, ...]:

@@ -225,9 +225,7 @@ class MovedLaws(Saveable, Law):
 
     def rows(self, Y, name: str = "Y") -> np.ndarray:
         """Rows of finite numbers with as many columns as the points, as NumPy array."""
-        Y = arrays.to_numpy(checks.as_points(Y, name))
-        checks.check_columns(Y, self._d, name, "the training y")
-        return Y
+        return arrays.as_columns(Y, self._d, name, "the training y")
 
     def _like(self, values: np.ndarray) -> Array:
         return arrays.like(values, self._embedding.points)

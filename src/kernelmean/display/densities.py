@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import Labels
-from ..core.arrays import to_numpy
+from ..core.arrays import as_columns, to_numpy
 from ..core.checks import as_points, check_column, check_columns, check_count, check_lengths
 from ..densities.conditional_density import ConditionalDensity
 from ..embedding.law import names_like
@@ -128,8 +128,7 @@ class ConditionalDensityDisplay(Display):
         ax.plot(y, shown, color=CURVE, lw=1.5)
         ax.vlines(self.median[i], base, base + np.interp(self.median[i], y, p), color=CURVE, lw=1.5)
         if self.near is not None:
-            ticks = {"color": TRUTH, "alpha": 0.6, "lw": 0.8}
-            ax.vlines(self.near[i], base - 0.15, base - 0.04, **ticks)
+            ax.vlines(self.near[i], base - 0.15, base - 0.04, color=TRUTH, alpha=0.6, lw=0.8)
 
 
 @dataclass
@@ -224,8 +223,7 @@ class DensityMapDisplay(Display):
         shade(ax, self.grid_x, self.grid_y, self.density)
         if data and self.x is not None and self.y is not None:
             keep = np.arange(0, len(self.x), len(self.x) // DRAWN + 1)
-            dots = {"color": TRUTH, "ms": 4, "alpha": 0.4, "mew": 0}
-            ax.plot(self.x[keep], self.y[keep], ".", **dots)
+            ax.plot(self.x[keep], self.y[keep], ".", color=TRUTH, ms=4, alpha=0.4, mew=0)
         for level, curve in zip(self.levels, self.curves.T, strict=True):
             ax.plot(self.grid_x, curve, color=PLAIN, lw=2.0 if level == 0.5 else 1.0)
         self._name_curves(ax)
@@ -233,9 +231,8 @@ class DensityMapDisplay(Display):
 
     def _name_curves(self, ax) -> None:
         """The level of each curve at its right end, moved up where it would touch another."""
-        order = np.argsort(self.curves[-1], kind="stable")
         lowest = -np.inf
-        for k in order:
+        for k in np.argsort(self.curves[-1], kind="stable"):
             lowest = max(self.curves[-1, k], lowest + LETTER * np.ptp(self.grid_y[[0, -1]]))
             text = {"color": PLAIN, "fontsize": 8, "va": "center", "annotation_clip": False}
             spot = {"xytext": (4, 0), "textcoords": "offset points"}
@@ -319,8 +316,7 @@ class DensityContourDisplay(PanelDisplay):
             raise ValueError("estimator was fitted to one column of y; contours need two")
         pair = [check_column(j, model.names, "outputs") for j in outputs]
         rows = to_numpy(as_points(X, "X", one_d=False))
-        ends = model.ends(X)
-        first, second = (np.linspace(low, high, n_grid) for low, high in ends[:, pair].T)
+        first, second = (np.linspace(low, high, n_grid) for low, high in model.ends(X)[:, pair].T)
         densities = model.joint(X, pair, first, second)
         levels = tuple(sorted(map(float, levels)))
         edges = np.array([heights(p, levels) for p in densities])
@@ -380,8 +376,7 @@ class Outcomes:
         n, d = len(model.points_x_), model.points_.shape[1]
         self.model, self.names, self.observed = model, Labels.of(y).named(d), None
         if y is not None:
-            self.observed = observed = to_numpy(as_points(y, "y"))
-            check_columns(observed, d, "y", "the training y")
+            self.observed = observed = as_columns(y, d, "y", "the training y")
             copies = len(np.unique(observed, axis=0)) <= n < len(observed)  # which count once
             if len(observed) != model.fit_.smoother.n and not copies:
                 check_lengths(n, len(observed), "the training y", "y")

@@ -187,8 +187,8 @@ class RegimeDisplay(TimePanels):
         for k, label in enumerate(self.labels):
             here = likely == k
             axes.plot(self.times[here], self.series[here, j], ".", color=_colour(k), **dots)
-            large = {"marker": "s", "ls": "", "label": in_legend(label)}  # enough for the legend
-            axes.plot([], [], color=_colour(k), **large)
+            # large enough for the legend
+            axes.plot([], [], color=_colour(k), marker="s", ls="", label=in_legend(label))
 
     def _draw_probabilities(self, axes) -> None:
         colours = [_colour(k) for k in range(len(self.labels))]
@@ -269,8 +269,7 @@ class EmissionDisplay(Display):
         check_count(n_grid, "n_grid")
         names = estimator.columns.named(estimator.n_features_in_)
         j = check_column(column, names)
-        points = to_numpy(estimator.emissions_.points)[:, j]
-        low, high = np.quantile(points, TAILS)
+        low, high = np.quantile(to_numpy(estimator.emissions_.points)[:, j], TAILS)
         margin = MARGIN * (high - low) or 1.0
         grid = np.linspace(low - margin, high + margin, n_grid)
         observed, shares = None, estimator.startprob_
@@ -325,11 +324,7 @@ class EmissionImageDisplay(PanelDisplay):
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: KernelHMM,
-        shape: tuple[int, int],
-        *,
-        labels: Sequence[str] | None = None,
+        cls, estimator: KernelHMM, shape: tuple[int, int], *, labels: Sequence[str] | None = None
     ) -> Self:
         """Means of the emission laws.
 
@@ -359,8 +354,7 @@ class EmissionImageDisplay(PanelDisplay):
             As many as there are states; new ones when left out.
         """
         count = len(self.images)
-        size = (1.8 * count, 2.2)
-        self.axes_ = panels(ax, count, "one per state", across=count, size=size)
+        self.axes_ = panels(ax, count, "one per state", across=count, size=(1.8 * count, 2.2))
         low, high = self.images.min(), self.images.max()  # the same greys in all panels
         for axes, image, label in zip(self.axes_, self.images, self.labels, strict=True):
             axes.imshow(image, cmap="gray_r", vmin=low, vmax=high)

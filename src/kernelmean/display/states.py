@@ -331,8 +331,7 @@ class TraceDisplay(PanelDisplay):
     def _draw_loss(self, axes) -> None:
         steps = np.arange(len(self.terms))
         axes.plot(steps, self.terms.sum(axis=1), color=CURVE, lw=1.8, marker=".", label="loss")
-        styles = ("-", "--", ":")
-        for term, name, style in zip(self.terms.T, TERMS, styles, strict=True):
+        for term, name, style in zip(self.terms.T, TERMS, ("-", "--", ":"), strict=True):
             if term.any():
                 axes.plot(steps, term, style, color=DATA, lw=1.2, label=name)
         axes.set_yscale("log")

@@ -137,8 +137,7 @@ class TrackDisplay(_Followed, TimePanels):
             kept = ~self.collapsed  # a spike of 1e6 would leave the rest of the panel flat
             dots = {"color": DATA, "ms": 3, "alpha": 0.4, "mew": 0, "label": "observed"}
             axes.plot(self.times[kept], columns[kept], ".", **dots)
-        percent = f"{100 * self.level:g}% interval"
-        inside = {"color": CURVE, "alpha": 0.2, "lw": 0, "label": percent}
+        inside = {"color": CURVE, "alpha": 0.2, "lw": 0, "label": f"{100 * self.level:g}% interval"}
         for s in self.sequences:
             t = self.times[s]
             axes.fill_between(t, self.lower[s, j], self.upper[s, j], **inside)

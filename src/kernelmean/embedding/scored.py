@@ -22,8 +22,7 @@ class Scored:
         """
         quantiles = self.quantile(np.atleast_1d(q))
         predicted = arrays.to_numpy(quantiles)
-        rows = arrays.to_numpy(checks.as_points(Y, "Y"))
-        checks.check_columns(rows, predicted.shape[-1], "Y", "the law")
+        rows = arrays.as_columns(Y, predicted.shape[-1], "Y", "the law")
         if predicted.ndim == 3:
             checks.check_lengths(len(predicted), len(rows), "the laws", "Y")
         losses = metrics.pinball(rows[:, None, :], predicted, np.atleast_1d(q)[:, None])

@@ -1,6 +1,6 @@
 """What every feature map promises."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +23,7 @@ class FeatureMap(Saveable, BaseEstimator):
     Fitted attributes: `kernel_` (resolved), `rank_` (r), `n_features_in_`.
     """
 
+    _transform: Callable[[Any], Array]  # of points that were checked
     learns_from_pairs = False  # whether fitting needs what is to be predicted (`Neural`)
 
     def fit(self, X, y=None, kernel="gaussian") -> Self:
@@ -132,10 +133,7 @@ class FeatureMap(Saveable, BaseEstimator):
         self.fit_transform(rows.few(SEARCH_ROWS)[0], kernel=kernel)
 
     def _fit_transform(self, X) -> Array:
-        raise NotImplementedError
-
-    def _transform(self, X) -> Array:
-        raise NotImplementedError
+        return self._transform(X)  # where there is nothing to choose
 
     def derivative_of(self, X, column: int) -> Array:
         raise ValueError(f"{type(self).__name__} features have no derivative")
@@ -149,9 +147,6 @@ class Bare(FeatureMap):
     """No coordinates: what stands beside them is all, as in two-stage least squares."""
 
     rank_ = 0
-
-    def _fit_transform(self, X) -> Array:
-        return self._transform(X)
 
     def _transform(self, X) -> Array:
         return X[:, :0]

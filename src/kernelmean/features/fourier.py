@@ -46,8 +46,7 @@ class RandomFourier(FeatureMap):
     def _fit_transform(self, X) -> Array:
         self.rank_ = even(self.n_features, "n_features")
         rng = checks.generator(self.random_state)
-        frequencies = self.kernel_.spectrum(self.rank_ // 2, X.shape[1], rng)
-        self.frequencies_ = arrays.like(frequencies, X)
+        self.frequencies_ = arrays.like(self.kernel_.spectrum(self.rank_ // 2, X.shape[1], rng), X)
         return self._transform(X)
 
     def _transform(self, X) -> Array:

@@ -321,6 +321,5 @@ class Exact(Landmarks):
         raise ValueError("Exact is of all rows at once, in memory; Nystroem takes rows elsewhere")
 
     def _fit_transform(self, X) -> Array:
-        K = arrays.to_numpy(self.kernel_.gram_of(X, X))
-        rows, F = solves.pivoted_cholesky(K)
+        rows, F = solves.pivoted_cholesky(arrays.to_numpy(self.kernel_.gram_of(X, X)))
         return self._keep(X, rows, arrays.like(F, X))

@@ -58,7 +58,14 @@ class Roles(Saveable):
         """Names by which a kernel on (X, C), or on (Z, C), may ask for columns."""
         return [*getattr(self, side), *self.c] if side in self.named else None
 
-    def joined(self, X, name: str = "X") -> Array:
+    def asked(self, estimator, X, C=None, name: str = "X") -> Array:
+        """Rows of (X, C) that a fitted estimator is asked about, together or side by side."""
+        if self.c and C is None:
+            return self._joined(X, name)
+        points = checks.as_new_points(estimator, X, name)
+        return points if C is None else self._beside(points, C)
+
+    def _joined(self, X, name: str) -> Array:
         """(X, C) from one table: by name where there are names, otherwise in this order."""
         names = self.regressors
         known = {"x", "c"} <= set(self.named) and len(set(names)) == len(names)
@@ -72,7 +79,7 @@ class Roles(Saveable):
             )
         return points
 
-    def beside(self, points: Array, C) -> Array:
+    def _beside(self, points: Array, C) -> Array:
         """(X, C) from rows of X and a table of C."""
         if "c" in self.named and checks.column_names(C) is not None:
             C = _pick(C, list(self.c), "C")

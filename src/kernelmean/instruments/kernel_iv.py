@@ -238,11 +238,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if self.design_ is not None and checks.column_names(X) is not None:
             X, C = self.design_.regressors(X, C)
-        if self.roles_.c and C is None:
-            points = self.roles_.joined(X, name)
-        else:
-            points = checks.as_new_points(self, X, name)
-            points = points if C is None else self.roles_.beside(points, C)
+        points = self.roles_.asked(self, X, C, name)
         if isinstance(self.kernel_x, Mapping):
             self.basis_x_.polynomial.check(points, self.roles_.regressors)
         return points

@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ class Kernel(Saveable):
     with `tuned=True` its lengthscales are searched where it is asked for by name.
     """
 
+    gram_of: Callable[[Any, Any], Array]  # of points that were checked
     boxed = True  # angles, categories, row numbers and lines know no box
     dips = False  # whether the density is negative somewhere
     _apart: bool | None = None  # whether it is a product over columns; None is as `columnwise` says
@@ -158,9 +159,6 @@ class Kernel(Saveable):
 
     def checked(self, X, name: str) -> Array:
         return checks.as_points(X, name)
-
-    def gram_of(self, X, Y) -> Array:
-        raise NotImplementedError
 
     def derivative_of(self, X, Y, column: int) -> Array:
         raise ValueError(f"{self!r} has no derivative in closed form")

@@ -123,8 +123,7 @@ class Periodic(Gaussian, named=True, tuned=True):
 
     def log_normaliser(self, d: int) -> float:
         # ∫ exp(κ(cos u − 1)) du = 2π e^{−κ} I₀(κ)
-        volumes = self._periods(d) * i0e(self._concentrations(d))
-        return float(np.log(volumes).sum())
+        return float(np.log(self._periods(d) * i0e(self._concentrations(d))).sum())
 
     def distribution(self, X, Y) -> Array:
         raise ValueError(f"{self!r} has no distribution function: a circle has no lower end")

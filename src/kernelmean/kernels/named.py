@@ -158,10 +158,7 @@ class OnColumns(Kernel):
             raise ValueError(f"columns {named} are names, but the points are a plain array")
         if max(cols) >= X.shape[1]:
             raise ValueError(f"column {max(cols)} is asked for, but the points have {X.shape[1]}")
-        if len(cols) == 1:
-            return X[:, cols[0] : cols[0] + 1]
-        xp = arrays.namespace(X)
-        return xp.stack([X[:, c] for c in cols], axis=1)
+        return arrays.take(X, list(cols), axis=1)
 
 
 def _bind(cols: tuple, names: Sequence[str] | None) -> tuple:

@@ -1,6 +1,8 @@
 """Kernels that are not radial: linear, delta, precomputed, and other people's."""
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 import numpy as np
 
@@ -62,8 +64,7 @@ class Frobenius(Kernel, named=True):
     rotations: bool = False
 
     def resolve(self, X, name: str = "X") -> Kernel:
-        if self.rotations:
-            rotation_points(X, name)
+        self.checked(X, name)
         return self
 
     def checked(self, X, name: str) -> Array:
@@ -105,11 +106,8 @@ class Delta(Kernel, named=True):
     boxed = False
 
     def gram_of(self, X, Y) -> Array:
-        xp = arrays.namespace(X)
-        equal = X[:, 0, None] == Y[None, :, 0]
-        for j in range(1, X.shape[1]):
-            equal = equal & (X[:, j, None] == Y[None, :, j])
-        return xp.astype(equal, X.dtype)
+        equal = (X[:, j, None] == Y[None, :, j] for j in range(X.shape[1]))
+        return arrays.namespace(X).astype(reduce(and_, equal), X.dtype)
 
     def smoothing(self, bandwidth) -> Kernel:
         return self
@@ -155,9 +153,8 @@ class Precomputed(Kernel):
     def __eq__(self, other) -> bool:
         if not isinstance(other, Precomputed):
             return NotImplemented
-        if self.gram is other.gram:
-            return True
-        return np.array_equal(arrays.to_numpy(self.gram), arrays.to_numpy(other.gram))
+        A, B = self.gram, other.gram
+        return A is B or np.array_equal(arrays.to_numpy(A), arrays.to_numpy(B))
 
     def __hash__(self) -> int:
         return hash(self.gram.shape)

@@ -142,9 +142,8 @@ class _Radial(Kernel):
         return replace(self, lengthscale=_positive(bandwidth, "bandwidth"))
 
     def log_normaliser(self, d: int) -> float:
-        scale = np.full(d, self._resolved("normalise"))
         shape = d * self._log_volume(1) if self.columnwise else self._log_volume(d)
-        return float(np.log(scale).sum()) + shape
+        return float(np.log(np.full(d, self._resolved("normalise"))).sum()) + shape
 
     # what a kernel writes at ℓ = 1: log ∫ f(‖u‖) du, and draws; the errors are those of any kernel
     _log_volume, _unit_spectrum, _unit_noise = Kernel.log_normaliser, Kernel.spectrum, Kernel.noise

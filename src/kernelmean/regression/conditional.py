@@ -214,8 +214,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         """
         law, labels = self._law(X), Labels.of(X, self.target_names_)
         if self._told is None:
-            even = np.ones(self._Phi.shape[0])
-            rows = self._order.sorted(self.points_), None, self._Phi, even
+            rows = self._order.sorted(self.points_), None, self._Phi, np.ones(self._Phi.shape[0])
             self._told = told(self.kernel_y_, *rows, self.reg_, self.intercept_)
         known = Told(*self._told).known(self.kernel_y_)  # of a file, a tuple
         return law.carrying(labels=labels, extrapolated=law.extrapolated, **known)
@@ -319,8 +318,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         """Sums over all rows, of which Φ and Ψ may be a few."""
         names = "x", "y", "t", "xx", "xy", "xt"
         if rows is not None:
-            y = 1, self.features_y_
-            return rows.partial(*names, x=self.features_x_, y=y, t=(1, None))
+            return rows.partial(*names, x=self.features_x_, y=(1, self.features_y_), t=(1, None))
         return Moments(*names).add(x=Phi, y=Psi, t=points_y)
 
     def _solve(self, Phi, Psi, moments: Moments) -> None:

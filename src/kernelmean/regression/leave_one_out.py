@@ -1,10 +1,8 @@
 """Search for regularisers and lengthscale scales that minimise a closed-form loss."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import copy
-from typing import Any
+from typing import Any, Self
 
 from ..core import Array, Saveable, arrays, checks, solves
 from ..core.minimise import DECADES, heaviest_within, minimise_log10, standard_error
@@ -42,8 +40,7 @@ def loss_of_kernels(points_x, Psi, intercept=False, copies=None) -> Callable[[An
 
     def loss(kernel) -> float:
         with checks.hushed():  # a candidate's rank is nobody's concern
-            features = Nystroem(tol=1e-4, max_rank=200)
-            Phi = features.fit_transform(points, kernel)
+            Phi = Nystroem(tol=1e-4, max_rank=200).fit_transform(points, kernel)
         Phi = centred(Phi) if intercept else Phi
         grid = solves.EigenGrid.of(Phi.T @ Phi / Phi.shape[0])
         one = LeaveOneOut(Phi, targets, grid, free=float(intercept), copies=copies)
@@ -183,7 +180,7 @@ class LeaveOneOut(Saveable):
 
         return loss
 
-    def thinned(self, limit: int) -> LeaveOneOut:
+    def thinned(self, limit: int) -> Self:
         """The loss over evenly spaced rows, at most `limit` of them."""
         n = self.P.shape[0]
         if n <= limit:

@@ -87,8 +87,7 @@ class Smoother(Saveable):
         """The same of any rows, from their coordinates."""
         if Phi.shape[0] < Phi.shape[1]:  # a factor would take longer
             return self.leverage(reg, self.rotated(Phi))
-        own = self.grid.shrink(reg)
-        R = solves.triangle((own**0.5)[:, None] * self.grid.vectors.T)
+        R = solves.triangle((self.grid.shrink(reg) ** 0.5)[:, None] * self.grid.vectors.T)
         off = Phi if self.centre is None else Phi - self.centre
         half = solves.times_transposed(off, R, lower=False)
         return (arrays.namespace(Phi).sum(half * half, axis=1) + (self.centre is not None)) / self.n

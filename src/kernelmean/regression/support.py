@@ -52,14 +52,13 @@ class Support(Saveable):
         With one warning, which says what that means, where any is by more than a tenth of the
         range of the data.
         """
-        nearest = self.nearest(X, kernel)
         far = _differ(X, self.widened(FAR).nearest(X, kernel))
         if far.any():
             checks.warn_numerical(
                 f"X has {far.sum()} row(s) outside the training data, row {np.flatnonzero(far)[0]} "
                 f"first: {what}"
             )
-        return _differ(X, nearest)
+        return _differ(X, self.nearest(X, kernel))
 
 
 def nearest_of(X: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

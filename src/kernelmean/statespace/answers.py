@@ -328,8 +328,7 @@ class SpaceAnswers(ChainEstimator):
         """
         check_is_fitted(self)
         d = self.nodes_.shape[1]
-        x = arrays.to_numpy(checks.as_points(x, "x", one_d=d == 1))
-        checks.check_columns(x, d, "x", "the latent space")
+        x = arrays.as_columns(x, d, "x", "the latent space", one_d=d == 1)
         # in between two nodes shares are never negative
         return self.space_.latent.shares(x) if d == 1 else self.space_.interpolation(x)
 

@@ -166,8 +166,7 @@ class Densities:
     def notes(self) -> list[str]:
         """What the reader must not overlook in this very data set."""
         said = words.some_of(self.data, self.every)
-        caught = words.of_file(self.caught, self.rows.index)
-        return [*said, *caught, *self._spiky(), *self._cut()]
+        return [*said, *words.of_file(self.caught, self.rows.index), *self._spiky(), *self._cut()]
 
     def _spiky(self) -> list[str]:
         out, n = [], len(self.data)

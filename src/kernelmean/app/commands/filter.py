@@ -48,8 +48,7 @@ class Settings(Ordered):
         Where `train` has no times its rows are taken in their order.
         """
         wanted = {"--state": self.state, "--observe": self.observe}
-        known = [name for name in self.state if name in test.frame.columns]
-        seen = {**wanted, "--state": known}
+        seen = {**wanted, "--state": [name for name in self.state if name in test.frame.columns]}
         time = self.time if self.time in train.frame else None
         train.asked_for({**wanted, **replace(self, time=time).apart})
         test.asked_for({**seen, **self.apart})
@@ -289,8 +288,7 @@ def figures(a: Tracks) -> list[Figure]:
         if rows.times is None:
             panels[-1].xaxis.get_major_locator().set_params(integer=True)
 
-    count = len(a.settings.state) + 1
-    return series.for_each(rows, "track", caption, plot, count, LONGEST)
+    return series.for_each(rows, "track", caption, plot, len(a.settings.state) + 1, LONGEST)
 
 
 def forecast_figures(a: Tracks) -> list[Figure]:

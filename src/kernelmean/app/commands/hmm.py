@@ -167,8 +167,7 @@ class Regimes:
             "rare": bool(rare),
             "fleeting": bool(few) and self.n_states > 1,
         }
-        known = {"most": MAX_COMPONENTS, "rare": names(rare), "few": names(few)}
-        said = SAY.those(found, **known)
+        said = SAY.those(found, most=MAX_COMPONENTS, rare=names(rare), few=names(few))
         counts = SAY("parts") if self.model.chain_.marginals else SAY("no_parts")
         partial = self.rows.partial(self.settings.columns, count=counts)
         return [*self.caught, *said, *self.rows.few, *partial]
@@ -262,9 +261,7 @@ def _steps(start: str, Q: np.ndarray) -> list[list[str]]:
 
 def orders(a: Regimes) -> list[Fact]:
     """What the rules say of the number of states: rule, number, how it counts."""
-    found = dict(a.orders)
-    if a.order is not None:
-        found[a.order.method] = a.order
+    found = a.orders if a.order is None else a.orders | {a.order.method: a.order}
     return [(f"By {name}", str(int(order)), RULES[name]) for name, order in found.items()]
 
 
@@ -293,9 +290,8 @@ def regimes(a: Regimes) -> list[Figure]:
 
 def emission(a: Regimes, name: str) -> Figure:
     """The density of a column in each state."""
-    seen = a.rows.frame[name].to_numpy()
     display = EmissionDisplay.from_estimator(a.model, column=name)
-    plot = replace(display, shares=a.shares, observed=seen).plot
+    plot = replace(display, shares=a.shares, observed=a.rows.frame[name].to_numpy()).plot
     return Figure(f"emission-{name}", SAY("emission", name=name), plot)
 
 
@@ -311,8 +307,7 @@ def history(a: Regimes) -> list[Figure]:
     """How EM climbed, where it took more than one step."""
     if len(a.model.history_) < 2:
         return []
-    plot = HistoryDisplay.from_estimator(a.model).plot
-    return [Figure("history", SAY("climb"), plot, 2.8)]
+    return [Figure("history", SAY("climb"), HistoryDisplay.from_estimator(a.model).plot, 2.8)]
 
 
 def forecast_figures(a: Regimes) -> list[Figure]:

@@ -59,11 +59,9 @@ def blas() -> list[dict[str, Any]]:
 
 def memory() -> int | None:
     """Bytes of memory this process may use, where the system tells."""
-    total = re.search(r"MemTotal:\s+(\d+) kB", _read("/proc/meminfo"))
-    limit = _read("/sys/fs/cgroup/memory.max").strip()
-    sizes = [int(total[1]) * 1024] if total else []
-    sizes += [int(limit)] if limit.isdigit() else []
-    return min(sizes, default=None)
+    total = re.findall(r"MemTotal:\s+(\d+) kB", _read("/proc/meminfo"))
+    limit = re.findall(r"^\d+", _read("/sys/fs/cgroup/memory.max"))
+    return min([*(1024 * int(size) for size in total), *map(int, limit)], default=None)
 
 
 def instructions() -> frozenset[str]:
@@ -112,8 +110,7 @@ def advice(
     for extra, packages in found.items():
         missing = ", ".join(name for name, present in packages.items() if present is None)
         if missing:
-            gives = SAY("extras", extra)
-            hints.append(SAY("missing", missing=missing, extra=extra, gives=gives))
+            hints.append(SAY("missing", missing=missing, extra=extra, gives=SAY("extras", extra)))
     return hints
 
 

@@ -78,8 +78,7 @@ class Settings(Shared):
 
     def model(self) -> KernelIV:
         """The estimator, not fitted; without an intercept only where none is asked for."""
-        share = kind_of(self.split) == "share"
-        trend = 0 if share and self.trend == "auto" else self.trend
+        trend = 0 if kind_of(self.split) == "share" and self.trend == "auto" else self.trend
         kernel_z = "gaussian" if isinstance(self.kernel, dict) else self.kernel
         tune = "auto" if self.tune is None else self.tune
         how = {"split": self.split, "random_state": self.seed}
@@ -187,8 +186,7 @@ class Used:
         used = used.loc[tables.complete(whole, table.path, drop_missing).index]
         design, y, X, Z, C = read_formula(formula, used, gaps=gaps)
         frame = pd.concat([y, X, Z, C], axis=1)  # which leaves out what is None
-        c = () if C is None else tuple(C)
-        columns = Roles(str(y.name), tuple(X), tuple(Z), c, "xzc")
+        columns = Roles(str(y.name), tuple(X), tuple(Z), () if C is None else tuple(C), "xzc")
         return cls(frame, frame, columns, design, used)
 
     @property
@@ -202,8 +200,7 @@ class Used:
         """The columns h is a function of, made from rows of a file."""
         if self.design is None:
             return rows[self.columns.regressors]
-        X, C = self.design.regressors(rows)
-        return X if C is None else X.join(C)
+        return pd.concat(self.design.regressors(rows), axis=1)  # without C where that is None
 
 
 class Analysis:
@@ -239,8 +236,7 @@ class Analysis:
         self.data, self.frame, self.columns = data, data.frame, data.columns
         self.settings, self.level = settings, settings.level
         self.known = self.frame.dropna(subset=list(self.columns.x))
-        points = self.frame[self.columns.regressors]
-        self.medians = points.quantile(0.5, interpolation="lower")
+        self.medians = self.frame[self.columns.regressors].quantile(0.5, interpolation="lower")
         y, X, Z, C = parts(data.all, self.columns)
         with noted() as self.notes:
             self.model = settings.model().fit(X, y, Z, C)
@@ -268,9 +264,8 @@ class Analysis:
         about = model.coef_, model.band_covariance_, self.level, simultaneous
         limits = inference.confidence_limits(rows, *about)
         h = {PREDICTION: rows @ model.coef_, LOW: limits.lower, HIGH: limits.upper}
-        if self.plain is not None:
-            h[PLAIN] = rows @ self.plain
-        return pd.DataFrame(h)
+        plain = {} if self.plain is None else {PLAIN: rows @ self.plain}
+        return pd.DataFrame(h | plain)
 
     def predictions(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Rows of a file, with the predictions beside them."""
@@ -417,10 +412,6 @@ def strength(a: Analysis) -> list[Fact]:
     return rows
 
 
-def _given(a: Analysis) -> str:
-    return "the instruments and the exogenous columns" if a.columns.c else "the instruments"
-
-
 def tests(a: Analysis) -> list[Fact]:
     """What the data say about the assumptions, test by test."""
     p, values, differ = a.model.specification_p_, {}, ""
@@ -472,8 +463,7 @@ def warnings_of(a: Analysis) -> list[str]:
         "copies": copies,
         "n": len(a.frame),
     }
-    some = words.some_of(a.frame, a.data.all)
-    return [*some, *a.notes, *SAY.those(found, **known)]
+    return [*words.some_of(a.frame, a.data.all), *a.notes, *SAY.those(found, **known)]
 
 
 def caveats(a: Analysis) -> list[str]:
@@ -555,7 +545,8 @@ def first_stage_figure(a: Analysis, column: str) -> Figure:
         axes.plot(across[order], stage.fitted[order], color=CURVE, lw=2)
         axes.set(xlabel=labels[0], ylabel=labels[1])
 
-    caption = SAY("against" if alone else "predicted", x=column, given=_given(a))
+    given = "the instruments and the exogenous columns" if a.columns.c else "the instruments"
+    caption = SAY("against" if alone else "predicted", x=column, given=given)
     return Figure(f"first-stage-{column}", caption, plot, 3.4)
 
 

@@ -154,8 +154,7 @@ class Trial:
             "level": words.level_words(level),
             "shares": ", ".join(percent(v) for v in inside),
         }
-        found = {"behind": len(behind), "near": len(near), "apart": apart}
-        return SAY.those(found, **known)
+        return SAY.those({"behind": len(behind), "near": len(near), "apart": apart}, **known)
 
 
 class Forecasts:
@@ -192,8 +191,7 @@ class Forecasts:
             with settings.stage("Learning from all rows", bars=True):
                 self.model = model.set_params(verbose=settings.told).fit(X, *known)
             self.least = np.where(series.counts(X), 0.0, -np.inf)
-            ends = model.predict_interval(X, settings.level, *known)
-            told = model.predict(X, *known), *ends
+            told = model.predict(X, *known), *model.predict_interval(X, settings.level, *known)
             self.mean, self.lower, self.upper = (np.maximum(part, self.least) for part in told)
             self.filtered, self.smoothed = model.filter(X, *known), model.smooth(X, *known)
             self.log_predictive = model.log_predictive(X, *known)
@@ -441,11 +439,9 @@ def run(settings: Settings, data: Data) -> Report:
     s, inputs = settings, settings.inputs is not None
     s.refuse({"--tune": s.tune and inputs, "--paths": s.paths > 0 and not s.forecast})
     if given := ", ".join([*(f"--{name}" for name in s.line), *["--inputs"] * inputs]):
-        clashes = {"--no-refine": not s.refine, "--log-squares": s.log_squares}
-        s.refuse(clashes, given=given)
-    rows = s.read(s.table(data))
-    a = Forecasts(settings, rows)
-    with settings.stage("Asking about every row"):
+        s.refuse({"--no-refine": not s.refine, "--log-squares": s.log_squares}, given=given)
+    a = Forecasts(s, s.read(s.table(data)))
+    with s.stage("Asking about every row"):
         return report(a, data.name)
 
 

@@ -75,8 +75,7 @@ def autoregression(made: Tables, say: Texts) -> list[Block]:
     n = len(y) - int(HELD_OUT * len(y))
     lags = ar_select_order(y[:n], LAGS, ic="aic").ar_lags
     params = AutoReg(y[:n], lags).fit().params
-    past = np.column_stack([np.ones(len(y) - n), *(y[n - k : len(y) - k] for k in lags)])
-    (error,) = rmse(past @ params, y[n:])
+    (error,) = rmse(AutoReg(y, lags).predict(params, n), y[n:])
     name = "Autoregression, order by AIC"
     return [Numbers(say.facts({name: f"{error:.1f}"}, lags=len(lags), n=len(y) - n))]
 
