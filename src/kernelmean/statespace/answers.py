@@ -184,10 +184,10 @@ class SpaceAnswers(ChainEstimator):
         if course is None:
             return found
         found = found + np.where(course.seen, course.line.transform.slope(course.Z), 0.0)
-        laws = cast(LineForecast, self._laws_of(rows, course))
-        Y = arrays.to_numpy(self.points_like(X, "X")[0])
-        for t in np.flatnonzero(course.seen & ~rows.seen):
-            found[t] = laws[[t]].log_guarded(Y[[t]])
+        unsure = course.seen & ~rows.seen
+        Y = arrays.to_numpy(self.points_like(X, "X")[0])[unsure]
+        laws = cast(LineForecast, self._laws_of(rows, course)[unsure])
+        found[unsure] = laws.log_guarded(Y)
         return found
 
     def forecast(

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..chains.emission import one_or_each
 from ..chains.markov import one_of
 from ..chains.model import FittedChain
 from ..chains.results import Batch, RegimeBelief, RegimeForecast, as_observation
@@ -193,17 +194,37 @@ class LineForecast(ShiftedLaw, StateForecast):
     quantile = StateForecast.quantile
     by_row = ("states", "shift", "extra")
 
-    def log_guarded(self, y: np.ndarray) -> float:
-        """log-density of a single law at one row, beside a share of a wide normal law.
+    def log_guarded(self, Y: np.ndarray) -> np.ndarray:
+        """log-density of each law at its own row, (n,), beside a share of a wide normal law.
 
         As the guard of the states has it: never that of zero, however far the row.
         """
-        off = self.transform(y) - self.shift - arrays.to_numpy(self.embedding.mean())
-        wide = WIDE**2 * (arrays.to_numpy(self.embedding.std()) ** 2 + self._widths() ** 2)
-        far = self.transform.slope(self.transform(y))
-        far = far - 0.5 * (off**2 / wide + np.log(2 * np.pi * wide)).sum(axis=1)
-        near = arrays.to_numpy(self.log_density(self._like(y)))[0]
-        return float(np.logaddexp(np.log1p(-FAR) + near, np.log(FAR) + far)[0])
+        laws, p, Z = self.chain.emissions, arrays.to_numpy(self.states), self.transform(Y)
+        off = Z - self.shift
+        means, stds = arrays.to_numpy(laws.mean()), arrays.to_numpy(laws.std())
+        apart = means - means.mean(axis=0)
+        own = p @ (stds**2 + apart**2) - (p @ apart) ** 2
+        wide = WIDE**2 * (np.maximum(own, 0.0) + self._widths() ** 2)
+        far = -0.5 * ((off - p @ means) ** 2 / wide + np.log(2 * np.pi * wide)).sum(axis=1)
+        with np.errstate(divide="ignore"):
+            near = np.log(self._densities(off))
+        found = np.logaddexp(np.log1p(-FAR) + near, np.log(FAR) + far)
+        return found + self.transform.slope(Z)
+
+    def _densities(self, innovations: np.ndarray) -> np.ndarray:
+        """Of each law at its own innovation, (n,): bandwidths differ, so that kernels do."""
+        laws, rows, found = self.chain.emissions, self._like(innovations), []
+        for some in arrays.slices(len(self), block_rows(laws.points.shape[0])):
+            mixed = self.chain.mixture(arrays.to_numpy(self.states[some, :]))
+            weights = mixed.weights
+            for k, width in enumerate(map(one_or_each, self._widths()[some])):
+                row = rows[some.start + k, :][None, :]
+                q = laws.kernel.smoothing(width).density_of(row, laws.points) @ weights[k, :]
+                found.append(float((mixed[k].proper(q, width) if laws.kernel.dips else q)[0]))
+        return np.array(found)
+
+    def _like(self, values) -> Array:
+        return arrays.like(np.asarray(arrays.to_numpy(values)), self.chain.emissions.points)
 
     def _quantile(self, q) -> Array:
         return self._quantiles(super()._quantile(q), q)
