@@ -264,6 +264,11 @@ class Refinement:
         little. Before it does it ends. (In its first steps, away from a start that is no model yet,
         it begins anew instead.) It does not go on from a log-likelihood of less than `least`.
         """
+        if self.rows.used.sum() < self.rows.seen.sum() and self._apart:
+            there = replace(self, rows=replace(self.rows, seen=self.rows.used))
+            some = smoothing.among(self.rows.used[self.rows.seen])
+            found = there.climb(some, gamma, chain, max_iter, least)
+            return replace(found, logb=log_emissions(smoothing, self.rows, found.gamma))
         rows, best = self.rows, None
         for i in range(max_iter):
             alpha, loglik, logb = expectation(smoothing, rows, gamma, chain)
@@ -280,6 +285,11 @@ class Refinement:
             chain = self.maximise(alpha, gamma, along, rows.sequences)
         assert best is not None
         return best
+
+    @property
+    def _apart(self) -> bool:
+        """Whether rows used are a series by themselves: none says something in part, or by its value."""
+        return self.rows.gaps is None and not isinstance(self.kernel, Delta)
 
     @stage("bandwidths")
     def over_bandwidths(
