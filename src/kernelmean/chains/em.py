@@ -24,6 +24,7 @@ TILT = 1.5  # of a random start, in standard deviations of the coordinates
 STEP = 2.0  # between two bandwidths
 WIDEST, NARROWEST = 2.0, 1 / 8  # bandwidths tried, relative to Silverman's
 STRETCHES = 20  # of rows, every other of which is held out
+REMEMBERED = 3  # smoothings at a time: each may be a Gram matrix for each state
 MANY = 20_000  # rows from which on a single step is for all of them
 FAR = 30.0  # log-likelihood by which a way may be behind before it is looked into
 FEWEST = 2 * STRETCHES  # rows from which on a bandwidth is sought
@@ -181,6 +182,8 @@ class Refinement:
         if key not in self.made:
             kernel = self.kernel.scaled(bandwidth)
             self.made[key] = smoothing_of(self.rows.there, kernel, self.widths)
+            if len(self.made) > REMEMBERED:
+                self.made.pop(next(iter(self.made)))
         return self.made[key].guarded(self.guard_of)
 
     def on(self, rows: Rows) -> Refinement:

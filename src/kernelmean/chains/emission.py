@@ -18,7 +18,7 @@ from ..core.threads import side_by_side
 from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
 from ..kernels import Delta, Kernel
-from .moments import Coordinates
+from .moments import Coordinates, smoothed
 
 RANK = 2000  # landmarks of the smoothing kernel,
 LOST = 1e-4  # and the share of its trace beyond them: the guard stands in for that
@@ -383,7 +383,7 @@ class Smoothing:
             self.points, self.row = rows, slice(None)
         self.atom = count >= max(ATOM * len(rows), 2) if not self.discrete else count > 0
         distinct = arrays.like(self.points, points)
-        self.coordinates = Coordinates.by_landmarks(distinct, kernel, RANK, LOST)
+        self.coordinates = smoothed(distinct, kernel, RANK, LOST)
 
     def guarded(self, rule: GuardRule) -> Smoothing:
         """With another rule for the guard."""
@@ -405,7 +405,7 @@ class Smoothing:
         """Without the kernel: densities are the guards', times the share that these have."""
         none = arrays.like(np.empty((len(self.points), 0)), self.coordinates.points)
         other = copy(self)
-        other.coordinates = replace(self.coordinates, kept=none)
+        other.coordinates = Coordinates(self.coordinates.features, self.coordinates.points, none)
         return other
 
     @property

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ..core import Array, Rows, arrays, checks
+from ..core import Array, Rows, Saveable, arrays, checks
 from ..core.moments import block_rows, evenly
 from ..core.rows import merged
 from ..core.threads import side_by_side
 from ..features.base import FeatureMap
 from ..features.landmarks import Nystroem
-from ..kernels import Kernel
+from ..kernels import Delta, Kernel
 
 
 def whitened(moments: Moments, r: int, floor: float) -> tuple[np.ndarray, np.ndarray]:
@@ -37,6 +37,8 @@ def whitened(moments: Moments, r: int, floor: float) -> tuple[np.ndarray, np.nda
 SMALLER = 8  # times than blocks elsewhere: each is a task of a core
 LANDMARK_ROWS = 20_000  # that landmarks are chosen among
 ENDS = slice(2), slice(-2, None)  # of rows that others may follow, or precede
+FEWEST, WHOLE = 256, 4096  # rows whose Gram matrix may stand for landmarks,
+SAMPLE = 256  # and of them, those that say how near rows are
 KEPT = 2**27  # floats of coordinates that are kept (1 GiB); beyond, they are made block by block
 
 
@@ -122,6 +124,72 @@ class Coordinates:
     def squares(self) -> np.ndarray:
         """φᵀφ of each row."""
         return np.concatenate(self.by_blocks(lambda _, Phi: arrays.to_numpy(Phi**2).sum(axis=1)))
+
+
+@dataclass(frozen=True)
+class KernelSums(Saveable):
+    """Σ_s w_s k(y_s, ·), from weights of all rows: where landmarks would be hardly fewer.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    points : array of shape (n, d)
+    """
+
+    kernel: Kernel
+    points: Array
+
+    @property
+    def rank_(self) -> int:
+        """How many numbers say a sum."""
+        return self.points.shape[0]
+
+    def times(self, X, coef) -> Array:
+        """Its value at the rows of `X`."""
+        return self.kernel.gram_of(X, self.points) @ coef
+
+
+@dataclass(frozen=True)
+class OwnCoordinates(Coordinates):
+    """Rows by the kernel itself: `kept` is their Gram matrix, and weights say their own sum."""
+
+    features: Any
+
+    @classmethod
+    def of_kernel(cls, points, kernel: Kernel) -> OwnCoordinates:
+        """Of all rows."""
+        blocks = arrays.slices(points.shape[0], block_rows(SMALLER * points.shape[0]))
+        parts = side_by_side(lambda some: kernel.gram_of(points[some, :], points), blocks)
+        return cls(KernelSums(kernel, points), points, arrays.namespace(points).concat(parts))
+
+    def among(self, numbers: np.ndarray) -> OwnCoordinates:
+        """Of some of the rows."""
+        some = super().among(numbers)
+        kept = arrays.take(some.kept, numbers, axis=1)
+        return replace(some, features=KernelSums(self.features.kernel, some.points), kept=kept)
+
+    def gather(self, weights: np.ndarray) -> Array:
+        """The weights, (n, k)."""
+        return arrays.like(weights, self.points)
+
+    @cached_property
+    def squares(self) -> np.ndarray:
+        """k(y, y) of each row."""
+        return arrays.to_numpy(self.features.kernel.diag_of(self.points))
+
+
+def smoothed(points, kernel: Kernel, rank: int, tol: float) -> Coordinates:
+    """By landmarks, or by the kernel itself where these would be more than a quarter of the rows.
+
+    Which are ~3^d/E k(y, y')² where that is far from one, in d columns.
+    """
+    n, d = points.shape
+    if FEWEST < n <= WHOLE and not isinstance(kernel, Delta):
+        some = arrays.take(points, evenly(n, SAMPLE), axis=0)
+        K = arrays.to_numpy(kernel.gram_of(some, some))
+        if n * (np.sum(K**2) - len(K)) / len(K) ** 2 < 4 * 3**d:
+            return OwnCoordinates.of_kernel(points, kernel)
+    return Coordinates.by_landmarks(points, kernel, rank, tol)
 
 
 @dataclass(frozen=True)
