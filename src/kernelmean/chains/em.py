@@ -24,7 +24,6 @@ TILT = 1.5  # of a random start, in standard deviations of the coordinates
 STEP = 2.0  # between two bandwidths
 WIDEST, NARROWEST = 2.0, 1 / 8  # bandwidths tried, relative to Silverman's
 STRETCHES = 20  # of rows, every other of which is held out
-REMEMBERED = 3  # smoothings at a time: each may be a Gram matrix for each state
 MANY = 20_000  # rows from which on a single step is for all of them
 FAR = 30.0  # log-likelihood by which a way may be behind before it is looked into
 FEWEST = 2 * STRETCHES  # rows from which on a bandwidth is sought
@@ -159,8 +158,7 @@ class Refinement:
     widths : tuple of float, optional
         Multiples of the bandwidth by state, once the states are known.
     made : dict
-        Smoothings of these rows, by bandwidth: a search comes back to them. Of other rows
-        there are others.
+        The smoothing of these rows made last, by its bandwidth. Of other rows there are others.
     """
 
     rows: Rows
@@ -181,9 +179,8 @@ class Refinement:
         key = bandwidth, self.widths
         if key not in self.made:
             kernel = self.kernel.scaled(bandwidth)
+            self.made.clear()  # each may be a Gram matrix for each state
             self.made[key] = smoothing_of(self.rows.there, kernel, self.widths)
-            if len(self.made) > REMEMBERED:
-                self.made.pop(next(iter(self.made)))
         return self.made[key].guarded(self.guard_of)
 
     def on(self, rows: Rows) -> Refinement:
@@ -267,12 +264,13 @@ class Refinement:
         little. Before it does it ends. (In its first steps, away from a start that is no model yet,
         it begins anew instead.) It does not go on from a log-likelihood of less than `least`.
         """
-        if self.rows.used.sum() < self.rows.seen.sum() and self._apart:
-            there = replace(self, rows=replace(self.rows, seen=self.rows.used))
-            some = smoothing.among(self.rows.used[self.rows.seen])
-            found = there.climb(some, gamma, chain, max_iter, least)
-            return replace(found, logb=log_emissions(smoothing, self.rows, found.gamma))
         rows, best = self.rows, None
+        apart = rows.gaps is None and not isinstance(self.kernel, Delta)  # no row says more
+        if apart and rows.used.sum() < rows.seen.sum():
+            half = replace(self, rows=replace(rows, seen=rows.used))
+            some = smoothing.among(rows.used[rows.seen])
+            found = half.climb(some, gamma, chain, max_iter, least)
+            return replace(found, logb=log_emissions(smoothing, rows, found.gamma))
         for i in range(max_iter):
             alpha, loglik, logb = expectation(smoothing, rows, gamma, chain)
             gain = np.inf if best is None else loglik.mean() - best.value
@@ -288,11 +286,6 @@ class Refinement:
             chain = self.maximise(alpha, gamma, along, rows.sequences)
         assert best is not None
         return best
-
-    @property
-    def _apart(self) -> bool:
-        """Whether rows used are a series by themselves: none says something in part, or by its value."""
-        return self.rows.gaps is None and not isinstance(self.kernel, Delta)
 
     @stage("bandwidths")
     def over_bandwidths(

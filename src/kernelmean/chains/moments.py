@@ -37,9 +37,7 @@ def whitened(moments: Moments, r: int, floor: float) -> tuple[np.ndarray, np.nda
 SMALLER = 8  # times than blocks elsewhere: each is a task of a core
 LANDMARK_ROWS = 20_000  # that landmarks are chosen among
 ENDS = slice(2), slice(-2, None)  # of rows that others may follow, or precede
-FEWEST, WHOLE = 256, 4096  # rows whose Gram matrix may stand for landmarks,
-SAMPLE = 256  # those of them that say how near rows are,
-ROWS = 64  # and those of the matrix that are made at a time
+SAMPLE, WHOLE = 256, 4096  # rows that say how near rows are, and of what Gram matrices are kept
 KEPT = 2**27  # floats of coordinates that are kept (1 GiB); beyond, they are made block by block
 
 
@@ -154,25 +152,13 @@ class KernelSums(Saveable):
 class OwnCoordinates(Coordinates):
     """Rows by the kernel itself: `kept` is their Gram matrix, and weights say their own sum."""
 
-    features: Any
+    features: Any  # KernelSums
 
-    @classmethod
-    def of_kernel(cls, points, kernel: Kernel) -> OwnCoordinates:
-        """Of all rows."""
-        xp, n, where = arrays.namespace(points), points.shape[0], getattr(points, "device", None)
-        K = xp.empty((n, n), dtype=points.dtype, device=where)
-
-        def write(some: slice) -> None:
-            K[some, :] = kernel.gram_of(points[some, :], points)
-
-        side_by_side(write, arrays.slices(n, ROWS))
-        return cls(KernelSums(kernel, points), points, K)
-
-    def among(self, numbers: np.ndarray) -> OwnCoordinates:
+    def among(self, numbers: np.ndarray) -> Coordinates:
         """Of some of the rows."""
         some = super().among(numbers)
-        kept = arrays.take(some.kept, numbers, axis=1)
-        return replace(some, features=KernelSums(self.features.kernel, some.points), kept=kept)
+        sums = replace(self.features, points=some.points)
+        return replace(some, features=sums, kept=arrays.take(some.kept, numbers, axis=1))
 
     def gather(self, weights: np.ndarray) -> Array:
         """The weights, (n, k)."""
@@ -188,17 +174,18 @@ class OwnCoordinates(Coordinates):
         return arrays.to_numpy(self.features.kernel.diag_of(self.points))
 
 
-def smoothed(points, kernel: Kernel, rank: int, tol: float) -> Coordinates:
+def for_sums(points, kernel: Kernel, rank: int, tol: float) -> Coordinates:
     """By landmarks, or by the kernel itself where these would be more than a quarter of the rows.
 
     Which are ~3^d/E k(y, y')² where that is far from one, in d columns.
     """
     n, d = points.shape
-    if FEWEST < n <= WHOLE and not isinstance(kernel, Delta):
+    if d > 1 and SAMPLE < n <= WHOLE and not isinstance(kernel, Delta):
         some = arrays.take(points, evenly(n, SAMPLE), axis=0)
-        K = arrays.to_numpy(kernel.gram_of(some, some))
-        if n * (np.sum(K**2) - len(K)) / len(K) ** 2 < 4 * 3**d:
-            return OwnCoordinates.of_kernel(points, kernel)
+        near = (arrays.to_numpy(kernel.gram_of(some, some)) ** 2).mean() - 1 / SAMPLE
+        if n * near < 4 * 3**d:
+            sums = KernelSums(kernel, points)
+            return OwnCoordinates(sums, points, kernel.gram_of(points, points))
     return Coordinates.by_landmarks(points, kernel, rank, tol)
 
 

@@ -199,29 +199,20 @@ class LineForecast(ShiftedLaw, StateForecast):
 
         As the guard of the states has it: never that of zero, however far the row.
         """
-        laws, p, Z = self.chain.emissions, arrays.to_numpy(self.states), self.transform(Y)
-        off = Z - self.shift
-        means, stds = arrays.to_numpy(laws.mean()), arrays.to_numpy(laws.std())
-        apart = means - means.mean(axis=0)
-        own = p @ (stds**2 + apart**2) - (p @ apart) ** 2
-        wide = WIDE**2 * (np.maximum(own, 0.0) + self._widths() ** 2)
-        far = -0.5 * ((off - p @ means) ** 2 / wide + np.log(2 * np.pi * wide)).sum(axis=1)
+        laws, widths, Z = self.embedding, self._widths(), self.transform(Y)
+        each, p, off = self.chain.emissions, arrays.to_numpy(self.states), Z - self.shift
+        means, stds = (arrays.to_numpy(one) for one in (each.mean(), each.std()))
+        mean = p @ means
+        wide = WIDE**2 * (p @ (stds**2 + means**2) - mean**2 + widths**2)
+        far = (off - mean) ** 2 / wide + np.log(2 * np.pi * wide)
+        near, weights = np.empty(len(Y)), arrays.to_numpy(laws.weights)
+        for k, width in enumerate(map(one_or_each, widths)):
+            heights = laws.kernel.smoothing(width).density_of(self._like(off[[k]]), laws.points)
+            near[k] = (arrays.to_numpy(heights) @ weights[k])[0]
         with np.errstate(divide="ignore"):
-            near = np.log(self._densities(off))
-        found = np.logaddexp(np.log1p(-FAR) + near, np.log(FAR) + far)
-        return found + self.transform.slope(Z)
-
-    def _densities(self, innovations: np.ndarray) -> np.ndarray:
-        """Of each law at its own innovation, (n,): bandwidths differ, so that kernels do."""
-        laws, rows, found = self.chain.emissions, self._like(innovations), []
-        for some in arrays.slices(len(self), block_rows(laws.points.shape[0])):
-            mixed = self.chain.mixture(arrays.to_numpy(self.states[some, :]))
-            weights = mixed.weights
-            for k, width in enumerate(map(one_or_each, self._widths()[some])):
-                row = rows[some.start + k, :][None, :]
-                q = laws.kernel.smoothing(width).density_of(row, laws.points) @ weights[k, :]
-                found.append(float((mixed[k].proper(q, width) if laws.kernel.dips else q)[0]))
-        return np.array(found)
+            near = np.log1p(-FAR) + np.log(np.maximum(near, 0.0))
+        guarded = np.logaddexp(near, np.log(FAR) - 0.5 * far.sum(axis=1))
+        return guarded + self.transform.slope(Z)
 
     def _like(self, values) -> Array:
         return arrays.like(np.asarray(arrays.to_numpy(values)), self.chain.emissions.points)
