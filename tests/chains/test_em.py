@@ -13,7 +13,7 @@ from scipy.special import gamma as gamma_function
 from scipy.stats import kstest, multivariate_normal, multivariate_t, t
 
 import kernelmean as km
-from kernelmean.chains import em, emission
+from kernelmean.chains import em, emission, moments
 from kernelmean.chains.draft import Draft, space_of
 from kernelmean.chains.em import (
     PSEUDO,
@@ -91,6 +91,13 @@ def shares_of(n: int, K: int, seed: int = 41) -> np.ndarray:
     return np.random.default_rng(seed).dirichlet(np.ones(K), size=n)
 
 
+@pytest.fixture(params=[256, 8], ids=["landmarks", "kernel"])
+def sums(request, monkeypatch):
+    """Of several columns from so many rows on, densities are sums of the kernel itself."""
+    monkeypatch.setattr(moments, "SAMPLE", request.param)
+
+
+@pytest.mark.usefixtures("sums")
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("d", [1, 2])
 @pytest.mark.parametrize("repeats", [False, True], ids=["distinct", "repeated"])
@@ -115,6 +122,13 @@ class TestDensities:
         same = np.eye(24, dtype=bool)
         want = slow.emission_densities(X, X, gamma, density, left_out=same)
         assert_allclose(np.exp(Smoothing(X, k).log_densities(gamma)), want, rtol=1e-6)
+
+    def test_among_rows_the_others_have_no_weight(self, kernel, d, repeats):
+        X, gamma, (k, _) = rows_of(d, repeats), shares_of(24, 2), KERNELS[kernel]
+        used = np.arange(24) % 5 > 1
+        whole = Smoothing(X, k)
+        want = whole.log_densities(gamma * used[:, None])[used]
+        assert_allclose(whole.among(used).log_densities(gamma[used]), want, rtol=1e-9)
 
     def test_fractions_of_rows_count_as_such(self, kernel, d, repeats):
         """Weights that are zero for a state leave its law to the others."""
@@ -144,6 +158,14 @@ def test_densities_in_the_plane_integrate_to_one():
     nodes = np.stack(np.meshgrid(9 * u, 9 * u), axis=-1).reshape(-1, 2)
     p = np.exp(laws.log_density(nodes)[:, 1]).reshape(200, 200)
     assert 81 * w @ p @ w == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("h", "own"), [(0.1, True), (1.0, False)])
+def test_rows_far_apart_are_their_own_landmarks(h, own):
+    X = np.random.default_rng(5).normal(size=(300, 2))
+    smoothing = Smoothing(X, km.Gaussian(h))
+    assert isinstance(smoothing.coordinates, moments.OwnCoordinates) is own
+    assert (smoothing.coordinates.features.rank_ == 300) is own
 
 
 def test_a_delta_kernel_makes_a_table_that_sums_to_one():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.signal import lfilter
+from scipy.stats import norm
 
 import kernelmean as km
 from kernelmean.chains.markov import Chain
@@ -559,6 +560,26 @@ def test_no_row_is_impossible_where_a_sequence_begins(fitted, walk, far):
         near, farther = fitted.log_predictive(X), fitted.log_predictive(Y)
     assert np.isfinite(near).all()
     assert farther[0] < near[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("d", [1, 2])
+def test_rows_after_gaps_have_the_density_of_their_mixture(rng, d):
+    """Normal laws around all rows, in widths of each row's own; and a little of a wide one."""
+    X = np.cumsum(rng.standard_normal((150, d)), axis=0)
+    X[40:43] = X[60] = X[100] = np.nan
+    m = km.KernelStateSpace(backbone=km.Backbone(), kernel=km.Gaussian(), em=QUICK).fit(X)
+    rows, course = m.course(X)
+    chain, unsure = m.chain_, np.flatnonzero(course.seen & ~rows.seen)
+    laws = chain.predicted(rows) @ chain.emissions.weights
+    points, found = chain.emissions.points, m.log_predictive(X)
+    assert len(unsure) >= 3
+    for t in unsure:
+        off, width = X[t] - course.track.mean[t], np.square(chain.bandwidth) + course.extra[t]
+        near = laws[t] @ norm.pdf(off, points, np.sqrt(width)).prod(axis=1)
+        spread = laws[t] @ points**2 - (laws[t] @ points) ** 2
+        far = norm.pdf(off, laws[t] @ points, 4.0 * np.sqrt(spread + width)).prod()
+        assert found[t] == pytest.approx(np.log((1 - 1e-4) * near + 1e-4 * far), abs=1e-10)
 
 
 @pytest.mark.slow

@@ -158,8 +158,7 @@ class Refinement:
     widths : tuple of float, optional
         Multiples of the bandwidth by state, once the states are known.
     made : dict
-        Smoothings of these rows, by bandwidth: a search comes back to them. Of other rows
-        there are others.
+        The smoothing of these rows made last, by its bandwidth. Of other rows there are others.
     """
 
     rows: Rows
@@ -180,6 +179,7 @@ class Refinement:
         key = bandwidth, self.widths
         if key not in self.made:
             kernel = self.kernel.scaled(bandwidth)
+            self.made.clear()  # each may be a Gram matrix for each state
             self.made[key] = smoothing_of(self.rows.there, kernel, self.widths)
         return self.made[key].guarded(self.guard_of)
 
@@ -265,6 +265,12 @@ class Refinement:
         it begins anew instead.) It does not go on from a log-likelihood of less than `least`.
         """
         rows, best = self.rows, None
+        apart = rows.gaps is None and not isinstance(self.kernel, Delta)  # no row says more
+        if apart and rows.used.sum() < rows.seen.sum():
+            half = replace(self, rows=replace(rows, seen=rows.used))
+            some = smoothing.among(rows.used[rows.seen])
+            found = half.climb(some, gamma, chain, max_iter, least)
+            return replace(found, logb=log_emissions(smoothing, rows, found.gamma))
         for i in range(max_iter):
             alpha, loglik, logb = expectation(smoothing, rows, gamma, chain)
             gain = np.inf if best is None else loglik.mean() - best.value

@@ -18,7 +18,7 @@ from ..core.threads import side_by_side
 from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
 from ..kernels import Delta, Kernel
-from .moments import Coordinates
+from .moments import Coordinates, for_sums
 
 RANK = 2000  # landmarks of the smoothing kernel,
 LOST = 1e-4  # and the share of its trace beyond them: the guard stands in for that
@@ -370,6 +370,8 @@ class Smoothing:
     row : int array of shape (n,), or slice(None)
         Which distinct row each row is; all of them where no two are equal.
     atom : bool array of shape (u,)
+    discrete : bool
+        Whether all rows are values of a table.
     guard_of : callable
         Makes the guard from rows, weights of the states in them, (u, K), the spread of each
         column, and whether the data are discrete.
@@ -377,13 +379,14 @@ class Smoothing:
 
     def __init__(self, points, kernel: Kernel, guard_of: GuardRule = Guard.of):
         self.kernel, self.guard_of, rows = kernel, guard_of, arrays.to_numpy(points)
+        self.discrete, self._marginals = isinstance(kernel, Delta), dict[tuple, Coordinates]()
         self.points, found, count = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
         self.row: np.ndarray | slice = found.reshape(-1)
         if len(count) == len(rows):  # in the order of the rows, so that nothing is looked up
             self.points, self.row = rows, slice(None)
         self.atom = count >= max(ATOM * len(rows), 2) if not self.discrete else count > 0
-        distinct = arrays.like(self.points, points)
-        self.coordinates = Coordinates.by_landmarks(distinct, kernel, RANK, LOST)
+        self._spread = self.points.var(axis=0)
+        self.coordinates = for_sums(arrays.like(self.points, points), kernel, RANK, LOST)
 
     def guarded(self, rule: GuardRule) -> Smoothing:
         """With another rule for the guard."""
@@ -391,18 +394,22 @@ class Smoothing:
         other.guard_of = rule
         return other
 
+    def among(self, used: np.ndarray) -> Smoothing:
+        """Of some of the rows, (n,): densities where no other has weight, nor is asked for."""
+        other, number = copy(self), np.arange(len(self.points))[self.row][used]
+        if not isinstance(self.row, slice):
+            number, other.row = np.unique(number, return_inverse=True)
+        other.points, other.atom = self.points[number], self.atom[number]
+        other.coordinates = self.coordinates.among(number)
+        return other
+
     @property
     def bare(self) -> Smoothing:
         """Without the kernel: densities are the guards', times the share that these have."""
         none = arrays.like(np.empty((len(self.points), 0)), self.coordinates.points)
         other = copy(self)
-        other.coordinates = replace(self.coordinates, kept=none)
+        other.coordinates = Coordinates(self.coordinates.features, self.coordinates.points, none)
         return other
-
-    @property
-    def discrete(self) -> bool:
-        """Whether all rows are values of a table."""
-        return isinstance(self.kernel, Delta)
 
     @cached_property
     def log_height(self) -> float:
@@ -457,20 +464,12 @@ class Smoothing:
             self._marginals[columns] = Coordinates.by_landmarks(points, kernel, RANK, LOST)
         return self._marginals[columns]
 
-    @cached_property
-    def _marginals(self) -> dict[tuple[int, ...], Coordinates]:
-        return {}
-
     def _emissions(self, weights: np.ndarray) -> Emissions:
         total = self.coordinates.gather(weights)
         return Emissions(self.coordinates.features, total, self._guard(weights), self.log_height)
 
     def _guard(self, weights: np.ndarray) -> Guard:
         return self.guard_of(self.points, weights, self._spread, self.discrete)
-
-    @cached_property
-    def _spread(self) -> np.ndarray:
-        return self.points.var(axis=0)
 
     def _gathered(self, gamma: np.ndarray) -> np.ndarray:
         """Σ of γ over the rows equal to each distinct one, (u, K)."""
@@ -490,6 +489,10 @@ class SmoothingByState:
     def guarded(self, rule: GuardRule) -> SmoothingByState:
         """With another rule for the guards."""
         return replace(self, parts=tuple(part.guarded(rule) for part in self.parts))
+
+    def among(self, used: np.ndarray) -> SmoothingByState:
+        """As `Smoothing.among`."""
+        return replace(self, parts=tuple(part.among(used) for part in self.parts))
 
     def emissions(self, gamma: np.ndarray) -> EmissionsByState:
         """The laws given the probabilities of the states, (n, K)."""

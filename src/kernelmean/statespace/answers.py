@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..chains.estimator import ChainEstimator, labels_ahead
 from ..chains.rows import Rows
 from ..core import Array, Interval, Labels, arrays, checks
+from ..core.moments import block_rows
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
 from . import particles
@@ -184,10 +185,11 @@ class SpaceAnswers(ChainEstimator):
         if course is None:
             return found
         found = found + np.where(course.seen, course.line.transform.slope(course.Z), 0.0)
-        laws = cast(LineForecast, self._laws_of(rows, course))
+        laws, unsure = self._laws_of(rows, course), np.flatnonzero(course.seen & ~rows.seen)
         Y = arrays.to_numpy(self.points_like(X, "X")[0])
-        for t in np.flatnonzero(course.seen & ~rows.seen):
-            found[t] = laws[[t]].log_guarded(Y[[t]])
+        step = block_rows(self.emissions_.points.shape[0])
+        for some in np.split(unsure, range(step, len(unsure), step)):
+            found[some] = cast(LineForecast, laws[some]).log_guarded(Y[some])
         return found
 
     def forecast(

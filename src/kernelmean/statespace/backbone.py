@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg.blas import dtbsv
+from scipy.linalg.lapack import dgesv
 
 from ..core import Saveable
 from .options import Backbone
@@ -396,7 +397,7 @@ class FittedBackbone(Saveable):
             cov = self.unseen @ cov @ self.unseen.T + self._more
         else:
             all_of_y = cov[:d, :d] + self.cov
-            told = cov[:, :d] / all_of_y if d == 1 else np.linalg.solve(all_of_y, cov[:d]).T
+            told = cov[:, :d] / all_of_y if d == 1 else dgesv(all_of_y, cov[:d])[2].T
             mean = self._seen @ (mean + told @ (y - mean[:d] - known)) + self.gain @ y
             cov = self._seen @ (cov - told @ cov[:d]) @ self._seen.T
             if cov[0, 0] <= 1e-9 * d * self._own[0]:

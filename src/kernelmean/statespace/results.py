@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..chains.emission import one_or_each
 from ..chains.markov import one_of
 from ..chains.model import FittedChain
 from ..chains.results import Batch, RegimeBelief, RegimeForecast, as_observation
@@ -193,17 +194,28 @@ class LineForecast(ShiftedLaw, StateForecast):
     quantile = StateForecast.quantile
     by_row = ("states", "shift", "extra")
 
-    def log_guarded(self, y: np.ndarray) -> float:
-        """log-density of a single law at one row, beside a share of a wide normal law.
+    def log_guarded(self, Y: np.ndarray) -> np.ndarray:
+        """log-density of each law at its own row, (n,), beside a share of a wide normal law.
 
         As the guard of the states has it: never that of zero, however far the row.
         """
-        off = self.transform(y) - self.shift - arrays.to_numpy(self.embedding.mean())
-        wide = WIDE**2 * (arrays.to_numpy(self.embedding.std()) ** 2 + self._widths() ** 2)
-        far = self.transform.slope(self.transform(y))
-        far = far - 0.5 * (off**2 / wide + np.log(2 * np.pi * wide)).sum(axis=1)
-        near = arrays.to_numpy(self.log_density(self._like(y)))[0]
-        return float(np.logaddexp(np.log1p(-FAR) + near, np.log(FAR) + far)[0])
+        laws, widths, Z = self.embedding, self._widths(), self.transform(Y)
+        each, p, off = self.chain.emissions, arrays.to_numpy(self.states), Z - self.shift
+        means, stds = (arrays.to_numpy(one) for one in (each.mean(), each.std()))
+        mean = p @ means
+        wide = WIDE**2 * (p @ (stds**2 + means**2) - mean**2 + widths**2)
+        far = (off - mean) ** 2 / wide + np.log(2 * np.pi * wide)
+        near, weights = np.empty(len(Y)), arrays.to_numpy(laws.weights)
+        for k, width in enumerate(map(one_or_each, widths)):
+            heights = laws.kernel.smoothing(width).density_of(self._like(off[[k]]), laws.points)
+            near[k] = (arrays.to_numpy(heights) @ weights[k])[0]
+        with np.errstate(divide="ignore"):
+            near = np.log1p(-FAR) + np.log(np.maximum(near, 0.0))
+        guarded = np.logaddexp(near, np.log(FAR) - 0.5 * far.sum(axis=1))
+        return guarded + self.transform.slope(Z)
+
+    def _like(self, values) -> Array:
+        return arrays.like(np.asarray(arrays.to_numpy(values)), self.chain.emissions.points)
 
     def _quantile(self, q) -> Array:
         return self._quantiles(super()._quantile(q), q)
