@@ -142,7 +142,8 @@ class KernelIVEffect(Saveable):
 
     def _difference(self, X, T0, T1) -> Array:
         """Rows a with effect aᵀ coef_."""
-        old, new = (self._points(T, X, _length(X, T0, T1)) for T in (T0, T1))
+        m = _length(X, T0, T1)
+        old, new = (self._points(T, X, m) for T in (T0, T1))
         transform = self.model_.basis_x_.transform
         return self._over_controls(transform, *new) - self._over_controls(transform, *old)
 

@@ -14,7 +14,18 @@ from ..core import Line, Rows, checks
 from .files import Content
 from .words import Texts
 
-STYLE = Path(__file__).with_name("report.mplstyle")
+STYLE: Any = {
+    "font.size": 10.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#666666",
+    "axes.labelcolor": "#222222",
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "svg.fonttype": "path",
+    "svg.hashsalt": "kernelmean",  # the same figure is the same file
+    "text.parse_math": False,  # columns are called what they are called, dollars and all
+}
 
 Fact = tuple[str, str, str]  # name, value, meaning
 
@@ -107,10 +118,10 @@ class Figure:
     @cached_property
     def drawing(self) -> Any:
         """The drawing; nothing global is touched."""
-        from matplotlib import style
+        import matplotlib as mpl
         from matplotlib.figure import Figure as Drawing
 
-        with style.context(STYLE):
+        with mpl.rc_context(STYLE):
             drawing = Drawing((self.width, self.height), dpi=200, layout="constrained")
             down, across = self.shape or (1, 1)
             x, y = "x" in self.shared, "y" in self.shared
@@ -130,13 +141,13 @@ class Figure:
         except UserWarning:
             return self._printed("ignore", **{"svg.fonttype": "none"})
 
-    def _printed(self, unknown: Literal["error", "ignore"], **other: Any) -> bytes:
+    def _printed(self, unknown: Literal["error", "ignore"], **style: Any) -> bytes:
         """The same, as outlines unless told; what to do with warnings of letters."""
-        from matplotlib import style
+        import matplotlib as mpl
         from matplotlib.backends.backend_svg import FigureCanvasSVG
 
         buffer = io.BytesIO()
-        with style.context([STYLE, other]), warnings.catch_warnings():
+        with mpl.rc_context(STYLE | style), warnings.catch_warnings():
             warnings.filterwarnings(unknown, "Glyph .* missing from")
             # `savefig` draws once more before, to lay out what this does
             FigureCanvasSVG(self.drawing).print_svg(buffer, metadata={"Date": None})

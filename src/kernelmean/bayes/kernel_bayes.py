@@ -316,8 +316,8 @@ class KernelBayes(Saveable, BaseEstimator):
             found = arrays.to_numpy(laws.density_of_pairs(rows))
         else:
             signed = [laws[b].density(rows[b : b + 1], signed=True) for b in range(len(laws))]
-            own = arrays.namespace(rows).stack(signed), rows[:, None, :]
-            found = arrays.to_numpy(laws.proper(*own))
+            own = arrays.namespace(rows).stack(signed)
+            found = arrays.to_numpy(laws.proper(own, rows[:, None, :]))
         spread = arrays.to_numpy(self.points_).std(axis=0)
         least = LOWEST / np.prod(np.where(spread > 0, spread, 1.0))
         return float(np.mean(np.log(np.maximum(found, least))))

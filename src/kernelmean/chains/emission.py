@@ -400,7 +400,7 @@ class Smoothing:
         if not isinstance(self.row, slice):
             number, other.row = np.unique(number, return_inverse=True)
         other.points, other.atom = self.points[number], self.atom[number]
-        other.coordinates = self.coordinates.among(number)
+        other.coordinates, other._marginals = self.coordinates.among(number), {}
         return other
 
     @property

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..core import Labels
 from ..core.arrays import as_columns, to_numpy
-from ..core.checks import as_points, check_column, check_columns, check_count, check_lengths
+from ..core.checks import as_points, check_column, check_count, check_lengths
 from ..densities.conditional_density import ConditionalDensity
 from ..embedding.law import names_like
 from .base import Display, PanelDisplay, along, panels
@@ -204,8 +204,8 @@ class DensityMapDisplay(Display):
         model = Outcomes(estimator, y)
         names = names_like(estimator, estimator.n_features_in_)
         c, j = check_column(column, names), check_column(output, model.names, "output")
-        points = to_numpy(as_points(estimator.points_x_ if X is None else X, "X", one_d=False))
-        check_columns(points, len(names), "X", "the training X")
+        rows = estimator.points_x_ if X is None else X
+        points = as_columns(rows, len(names), "X", "the training X", one_d=False)
         shown = model.own if X is None else model.observed
         if shown is not None:
             check_lengths(len(points), len(shown), "X", "y")

@@ -70,6 +70,11 @@ class CorrelatedGaussian(Gaussian):
         """L with LLᵀ = R."""
         return np.linalg.cholesky(np.asarray(self.correlation))
 
+    @cached_property
+    def _inverse(self) -> np.ndarray:
+        """L⁻¹."""
+        return np.linalg.inv(self._root)
+
     @property
     def narrowness(self) -> float:
         """Smallest half-axis of the ellipse {u : uᵀR⁻¹u = 1}."""
@@ -85,7 +90,7 @@ class CorrelatedGaussian(Gaussian):
             raise ValueError(
                 f"correlation has {len(self.correlation)} columns but the points have {U.shape[1]}"
             )
-        return U @ arrays.like(np.linalg.inv(self._root).T, U)
+        return U @ arrays.like(self._inverse.T, U)
 
     def pull(self, X, Y) -> Array | None:
         return self.gram_of(X, Y)
@@ -112,7 +117,7 @@ class CorrelatedGaussian(Gaussian):
 
     def _unit_spectrum(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         drawn = super()._unit_spectrum(n, d, rng)
-        return drawn @ np.linalg.inv(self._root) if self.correlation else drawn
+        return drawn @ self._inverse if self.correlation else drawn
 
     def _unit_noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
         drawn = super()._unit_noise(n, d, rng)

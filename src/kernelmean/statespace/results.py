@@ -214,7 +214,7 @@ class LineForecast(ShiftedLaw, StateForecast):
         guarded = np.logaddexp(near, np.log(FAR) - 0.5 * far.sum(axis=1))
         return guarded + self.transform.slope(Z)
 
-    def _like(self, values) -> Array:
+    def _like(self, values) -> Array:  # without the embedding, which is of steps by points
         return arrays.like(np.asarray(arrays.to_numpy(values)), self.chain.emissions.points)
 
     def _quantile(self, q) -> Array:
