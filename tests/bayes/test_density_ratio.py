@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
-from kernelmean.bayes import density_ratio
+from kernelmean.bayes import left_out
 
 KERNEL = km.Gaussian(0.7)
 
@@ -306,9 +306,9 @@ def test_a_score_from_few_rows_is_the_score_where_these_stand_for_the_others(mon
     Phi, U = rng.normal(size=(30, 5))[twice], 0.3 + rng.normal(size=(30, 5))[twice]
     alpha = np.full(60, 1 / 60)
     second = Phi.T @ Phi / 60
-    whole = density_ratio.RatioLeftOut(Phi, second, U, alpha, share).score
-    monkeypatch.setattr(density_ratio, "SCORE_ROWS", 30)
-    few = density_ratio.RatioLeftOut(Phi, second, U, alpha, share).score
+    whole = left_out.RatioLeftOut(Phi, second, U, alpha, share).score
+    monkeypatch.setattr(left_out, "SCORE_ROWS", 30)
+    few = left_out.RatioLeftOut(Phi, second, U, alpha, share).score
     assert_allclose([few(reg) for reg in (1e-4, 0.1, 5.0)], [whole(r) for r in (1e-4, 0.1, 5.0)])
 
 
@@ -380,6 +380,6 @@ class TestNeverWild:
         (z1, u1), (z2, u2) = rows(1.0), rows(0.01)
         gain = (z1 - z2).mean() + (u1 - u2).mean()
         error = np.sqrt((z1 - z2).var() / 40 + (u1 - u2).var() / 30)
-        left_out = density_ratio.RatioLeftOut(Phi, A, U, alpha, 0.0)
-        found = left_out.gain(left_out.careful_rows(0.01), left_out.careful_rows(1.0))
+        by = left_out.RatioLeftOut(Phi, A, U, alpha, 0.0)
+        found = by.gain(by.careful_rows(0.01), by.careful_rows(1.0))
         assert_allclose(found, (gain, error))

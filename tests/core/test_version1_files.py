@@ -14,7 +14,7 @@ from version1_questions import NEEDS, QUESTIONS, answers
 
 import kernelmean as km
 from conftest import DATA
-from kernelmean.bayes import density_ratio, prior
+from kernelmean.bayes import left_out, prior
 from kernelmean.core.minimise import DECADES
 from kernelmean.features import landmarks
 
@@ -61,8 +61,8 @@ def regularisers_as_then(monkeypatch):
     And landmarks were drawn of few rows, too.
     """
 
-    least = density_ratio.RatioLeftOut.least
-    monkeypatch.setattr(density_ratio.RatioLeftOut, "best", lambda found: least(found, DECADES[0]))
+    least = left_out.RatioLeftOut.least
+    monkeypatch.setattr(left_out.RatioLeftOut, "best", lambda found: least(found, DECADES[0]))
     monkeypatch.setattr(prior, "EVEN", np.inf)
     monkeypatch.setattr(landmarks, "FEW", 0)
 

@@ -95,7 +95,7 @@ CASES = {
 
 THINNED = (  # how many rows searches and scores look at
     "bayes.density_ratio.SCALE_ROWS",
-    "bayes.density_ratio.SCORE_ROWS",
+    "bayes.left_out.SCORE_ROWS",
     "densities.embedded_density.ROWS",
     "densities.plan.FEW",
     "densities.plan.ROWS",

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import ClassVar, NamedTuple, Self
 
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Array, Block, Line, Moments, Saveable, Summary, arrays, solves
+from ..core import Array, Block, Line, Moments, Rows, Saveable, Summary, arrays
 from ..core.checks import as_points, column_names, hushed, note_columns
 from ..core.elsewhere import by_blocks, few_of
-from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
+from ..core.minimise import SEARCH_ROWS
 from ..core.moments import Order, canonical_order, evenly
 from ..core.parameters import check_parameters, optional, positive, share
 from ..core.threads import doors
@@ -20,8 +20,9 @@ from ..embedding.law import names_like
 from ..features.choose import as_feature_map
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel, fitted_kernel, is_tuned
+from .left_out import Beside, RatioLeftOut, sampled_equally
+from .odds import Logistic, Odds, best_odds
 
-SCORE_ROWS = 5_000  # that are left out, one by one, in the score
 SCALES = (2.0, 0.5, 0.25, 0.125)  # of the median lengthscale, that are tried
 SCALE_ROWS = 1_000  # that lengthscales are compared on
 
@@ -31,8 +32,11 @@ SCALE_ROWS = 1_000  # that lengthscales are compared on
 class DensityRatio(Saveable, BaseEstimator):
     """r(z) ≈ q(z)/p(z) from rows z_i ~ p and an embedding m of q: r(z) = φ(z)ᵀ(A + ηI)⁻¹m.
 
-    A = ΦᵀΦ/n for the plain ratio. With `relative` = a > 0 the a-relative ratio
-    q/(a q + (1 − a) p), bounded by 1/a, is estimated: A = (1 − a) ΦᵀΦ/n + a Σ_j α_j φ(u_j)φ(u_j)ᵀ.
+    A = ΦᵀΦ/n for the plain ratio. Where η and the lengthscale are chosen it starts from the odds r₀
+    of a logistic regression, of which sample a row is of, if that is nearer at rows left out:
+    r(z) = r₀(z) + φ(z)ᵀ(A + ηI)⁻¹(m − m₀), m₀ the mean of r₀φ over p. With `relative` = a > 0 the
+    a-relative ratio q/(a q + (1 − a) p), bounded by 1/a, is estimated:
+    A = (1 − a) ΦᵀΦ/n + a Σ_j α_j φ(u_j)φ(u_j)ᵀ.
 
     Parameters
     ----------
@@ -58,6 +62,13 @@ class DensityRatio(Saveable, BaseEstimator):
     reg_, loo_score_ : float
     kernel_, features_ : the kernel and coordinates used
     coef_ : array of shape (r,)
+    odds_ : callable or None
+        r₀, of columns or of their squares and products too, and at most what it is at rows of p.
+        None where kernels alone are nearer, a kernel or η is given, the ratio is relative, or the
+        numerator is no sample.
+    odds_gain_ : float
+        By how much J of rows left out is smaller with it; nan where it is not tried, or would rest
+        on fewer than five rows a coefficient.
 
     References
     ----------
@@ -74,7 +85,9 @@ class DensityRatio(Saveable, BaseEstimator):
     """
 
     ALLOWED: ClassVar = {"reg": optional(positive(zero=True)), "relative": share}
-    verbose: bool = False  # a file of an earlier version has none
+    verbose: bool = False  # a file of an earlier version has none, nor odds
+    odds_: Odds | None = None
+    odds_gain_: float = math.nan
 
     def __init__(self, kernel="gaussian", reg=None, features=None, relative=0.0, verbose=False):
         self.kernel = kernel
@@ -104,18 +117,31 @@ class DensityRatio(Saveable, BaseEstimator):
         order = Order.of(Z)
         m = as_one_embedding(numerator, self.kernel_, "numerator", Z.shape[1], "denominator")
         self.features_, share = as_feature_map(self.features), float(self.relative)
+        rows_z, self.odds_, self.odds_gain_ = order.sorted(Z), None, math.nan
         if self.reg is None and is_tuned(self.kernel):
-            self.kernel_ = tuned(self.kernel_, order.sorted(Z), m, share)
-        Phi = self.features_.fit_transform(order.sorted(Z), self.kernel_)
+            few = FewRows.of(rows_z, m, share)
+            self.kernel_ = few.tuned(self.kernel_)
+            way, self.odds_gain_ = few.beside_odds(self.kernel_)
+            self.odds_ = way and way.odds(arrays.to_numpy(rows_z), arrays.to_numpy(m.points))
+        Phi = self.features_.fit_transform(rows_z, self.kernel_)
         order.renumber(self.features_)
         U = self.features_.transform(m.points)
-        every = Moments("xx").add(x=Phi) if rows is None else rows.partial("xx", x=self.features_)
-        left_out = RatioLeftOut(Phi, every.mean("xx"), U, m.weights, share, every.n)
+        every = self._sums(Phi, rows_z, rows)
+        beside = self.odds_ and Beside(
+            self.odds_(rows_z), self.odds_(m.points), every.mean("xr")[:, 0], every.mean("rr")[0, 0]
+        )
+        left_out = RatioLeftOut(Phi, every.mean("xx"), U, m.weights, share, every.n, beside)
         self.reg_ = left_out.best() if self.reg is None else float(self.reg)
-        self.coef_ = solves.ridge(left_out.A, self.reg_).solve(m.weights @ U)
+        self.coef_ = left_out.coefficients(self.reg_)
         self.loo_score_ = left_out.score(self.reg_)
-        self.weights_ = order.back(Phi @ self.coef_) / Phi.shape[0]
+        self.weights_ = order.back(self._values(rows_z, Phi)) / Phi.shape[0]
         return self
+
+    def _sums(self, Phi, Z, rows: Rows | None) -> Moments:
+        names = ("xx",) if self.odds_ is None else ("xx", "xr", "rr")
+        if rows is not None:
+            return rows.partial(*names, x=self.features_, r=self.odds_)
+        return Moments(*names).add(x=Phi, r=Phi if self.odds_ is None else self.odds_.transform(Z))
 
     def predict(self, Z) -> Array:
         """r(z) floored at zero, shape (m,)."""
@@ -127,8 +153,12 @@ class DensityRatio(Saveable, BaseEstimator):
                 f"Z has {found} columns but the denominator has {expected} (X has {found} "
                 f"features, but {type(self).__name__} is expecting {expected} features as input)"
             )
-        values = self.features_.transform(Z) @ self.coef_
+        values = self._values(Z, self.features_.transform(Z))
         return arrays.namespace(values).clip(values, 0.0, None)
+
+    def _values(self, Z, Phi) -> Array:
+        values = Phi @ self.coef_
+        return values if self.odds_ is None else values + self.odds_(Z)
 
     def summary(self) -> Summary:
         """The fit in words and numbers: rows, kernel, η."""
@@ -139,6 +169,10 @@ class DensityRatio(Saveable, BaseEstimator):
             Line.of("leave-one-out score", self.loo_score_),
             Line.of("mean ratio over the denominator", float(self.weights_.sum())),
         ]
+        if not math.isnan(self.odds_gain_):
+            kept = "they are the start" if self.odds_ else "kernels are alone"
+            told = f" of the score, gained by the odds of a logistic regression: {kept}"
+            lines.append(Line.of("on rows left out", self.odds_gain_, told))
         return Summary(
             "Density ratio",
             [
@@ -149,123 +183,52 @@ class DensityRatio(Saveable, BaseEstimator):
         )
 
 
-def tuned(kernel: Kernel, Z, m: MeanEmbedding, share: float) -> Kernel:
-    """At another multiple of its lengthscale, if rows left out clearly prefer that ratio."""
-    Z = arrays.take(Z, evenly(Z.shape[0], SCALE_ROWS), axis=0)
-    if _sampled(m.weights):
-        some = canonical_order(m.points)[evenly(m.points.shape[0], SCALE_ROWS)]
-        m = MeanEmbedding(arrays.take(m.points, some, axis=0), kernel=kernel)
+class FewRows(NamedTuple):
+    """Up to 1,000 rows of each sample: kernels, and odds beside them, are compared on these."""
 
-    def told(scale: float) -> tuple[RatioLeftOut, tuple[Array, Array]]:
-        features = Nystroem(tol=1e-4, max_rank=200)
+    Z: Array
+    m: MeanEmbedding
+    share: float
+
+    @classmethod
+    def of(cls, Z, m: MeanEmbedding, share: float) -> Self:
+        """Evenly spaced ones, in their canonical order, of Z that is in its own."""
+        Z = arrays.take(Z, evenly(Z.shape[0], SCALE_ROWS), axis=0)
+        if sampled_equally(m.weights):
+            some = canonical_order(m.points)[evenly(m.points.shape[0], SCALE_ROWS)]
+            m = MeanEmbedding(arrays.take(m.points, some, axis=0), kernel=m.kernel)
+        return cls(Z, m, share)
+
+    def tuned(self, kernel: Kernel) -> Kernel:
+        """At another multiple of its lengthscale, if rows left out clearly prefer that ratio."""
+        own = self._left_out(kernel)
+        rows = own.careful_rows(own.best())
+        gains = {}
+        for scale in SCALES:
+            other = self._left_out(kernel.scaled(scale))
+            gains[scale] = own.gain(other.careful_rows(other.best()), rows)
+        best = max(gains, key=lambda scale: gains[scale][0])
+        return kernel.scaled(best) if gains[best][0] > gains[best][1] else kernel
+
+    def beside_odds(self, kernel: Kernel) -> tuple[Logistic | None, float]:
+        """How odds are learned if rows left out prefer kernels beside them; by how much of J.
+
+        Where the numerator is no sample, or the ratio a relative one, there are none.
+        """
+        if self.share or not sampled_equally(self.m.weights):
+            return None, math.nan
+        found = best_odds(arrays.to_numpy(self.Z), arrays.to_numpy(self.m.points))
+        if found is None:
+            return None, math.nan
+        at_z, at_u = (arrays.like(at, self.Z) for at in found[1:])
+        alone, both = self._left_out(kernel), self._left_out(kernel, at_z, at_u)
+        gain, _ = alone.gain(*(r.careful_rows(r.best()) for r in (both, alone)))
+        return found[0] if gain > 0 else None, gain
+
+    def _left_out(self, kernel: Kernel, *at: Array) -> RatioLeftOut:
+        features, n = Nystroem(tol=1e-4, max_rank=200), self.Z.shape[0]
         with hushed():  # a candidate's rank is nobody's concern
-            Phi = features.fit_transform(Z, kernel.scaled(scale))
-        U = features.transform(m.points)
-        left_out = RatioLeftOut(Phi, Phi.T @ Phi / Phi.shape[0], U, m.weights, share)
-        return left_out, left_out.careful_rows(left_out.best())
-
-    left_out, own = told(1.0)
-    gains = {scale: left_out.gain(told(scale)[1], own) for scale in SCALES}
-    best = max(gains, key=lambda scale: gains[scale][0])
-    return kernel.scaled(best) if gains[best][0] > gains[best][1] else kernel
-
-
-def _sampled(alpha) -> bool:
-    """Whether weights are equal, as those of a sample are."""
-    xp = arrays.namespace(alpha)
-    return bool(xp.all(xp.abs(alpha - alpha[0]) < 1e-12 * xp.abs(alpha[0])))
-
-
-class RatioLeftOut:
-    """J(η) = (1−a)/(2n) Σ r^{-i}(z_i)² + (a/2) Σ_j α_j r^{-j}(u_j)² − Σ_j α_j r^{-j}(u_j).
-
-    Every row is left out of its own estimate, by rank-one updates of A + ηI:
-    r^{-i}(z_i) = r(z_i)/(1 − (1−a) φ_iᵀ(A+ηI)⁻¹φ_i/n), and, with v_j = φ_jᵀ(A+ηI)⁻¹φ_j,
-    r^{-j}(u_j) = (r(u_j) − α_j v_j) / ((1 − α_j)(1 − a α_j v_j)).
-    Equal weights are taken for a sample of the numerator; any others for the numerator itself,
-    of which nothing is left out (a point with its weight is then part of a distribution, and
-    without it there would be another one). Of more than 5,000 rows the score is that of evenly
-    spaced ones, each left out of an estimate from all the others.
-
-    Parameters
-    ----------
-    Phi, second : coordinates of the denominator rows (n, r) and their mean second moment
-    U, alpha : coordinates (l, r) of the numerator's points, and their weights
-    share : a of the relative ratio
-    n : rows that `second` is a mean over, where Phi has some of them only
-    """
-
-    def __init__(self, Phi, second, U, alpha, share: float = 0.0, n: int | None = None):
-        self.share, self.n, self.A = share, n or Phi.shape[0], second
-        if share:
-            self.A = (1 - share) * second + share * (U.T @ (alpha[:, None] * U))
-        self.size = float(arrays.namespace(second).linalg.trace(second))  # mean k(z, z)
-        self.grid = solves.EigenGrid.of(self.A)
-        Q, sampled = self.grid.vectors, _sampled(alpha)
-        self.m = (alpha @ U) @ Q  # the numerator, and the rows below, in the eigenbasis of A
-        out = alpha if sampled else 0.0 * alpha
-        Phi = arrays.take(Phi, evenly(Phi.shape[0], SCORE_ROWS), axis=0)
-        if sampled and U.shape[0] > SCORE_ROWS:
-            some = canonical_order(U)[evenly(U.shape[0], SCORE_ROWS)]
-            U, out = arrays.take(U, some, axis=0), arrays.take(out, some, axis=0)
-            alpha = out * (alpha.shape[0] / SCORE_ROWS)
-        self.alpha, self.out = alpha, out  # what is left out with each row of the numerator
-        self.P, self.V = Phi @ Q, U @ Q
-        self.P2, self.V2 = self.P * self.P, self.V * self.V  # leverages for every η
-
-    def values(self, reg: float) -> tuple[Array, Array, Array, Array]:
-        """The ratio at rows of p and of q, each left out of its own; then with nothing left out."""
-        xp, out, shrink = arrays.namespace(self.P), self.out, self.grid.shrink(reg)
-        r_z, r_u = self.P @ (shrink * self.m), self.V @ (shrink * self.m)
-        v = self.V2 @ shrink
-        left = 1.0 - (1 - self.share) * (self.P2 @ shrink) / self.n
-        # a numerator of one point has nothing left when that point is out
-        rest = xp.where(xp.abs(1.0 - out) < 1e-12, 1.0, 1.0 - out)
-        at_u = (r_u - out * v) / (rest * xp.clip(1 - self.share * out * v, 1e-10, None))
-        return r_z / xp.clip(left, 1e-10, None), at_u, r_z, r_u
-
-    def rows(self, at_z, at_u) -> tuple[Array, Array]:
-        """The terms of J, of rows of p and of q."""
-        return 0.5 * (1 - self.share) * at_z**2, 0.5 * self.share * at_u**2 - at_u
-
-    def score(self, reg: float) -> float:
-        """J(η): estimates with nothing left out are of the moments of all rows, the rest of few."""
-        c = self.grid.shrink(reg) * self.m
-        at_z, at_u, r_z, r_u = self.values(reg)
-        (out_z, out_u), (in_z, in_u) = self.rows(at_z, at_u), self.rows(r_z, r_u)
-        of_z = arrays.namespace(self.P).mean(out_z - in_z)
-        within = 0.5 * (self.grid.values @ (c * c)) - self.m @ c
-        return float(within + of_z + self.alpha @ (out_u - in_u))
-
-    def best(self) -> float:
-        """The η of the least score; below κ/n, κ = mean k(z, z), only where rows clearly say so.
-
-        From η = κ/n on, φ_iᵀ(A + ηI)⁻¹φ_i/n is at most one half, as A is at least φ_iφ_iᵀ/n: no row
-        makes more than half of its own estimate. Below, the score can be the mean of a few large
-        terms and its minimum the wildest ratio, so what is gained has to exceed its standard error.
-        """
-        free = self.least(DECADES[0])
-        if free >= self.size / self.n:
-            return free
-        safe = self.least(-math.log10(self.n))
-        gain, error = self.gain(self.careful_rows(free), self.careful_rows(safe))
-        return free if gain > error else safe
-
-    def least(self, low: float) -> float:
-        """The η of the least score, of those from a multiple of κ on."""
-        return minimise_log10(self.score, low, DECADES[1], size=self.size)[0]
-
-    def careful_rows(self, reg: float) -> tuple[Array, Array]:
-        """As if p had had a row at each row of q.
-
-        Otherwise a ratio that explodes where p has none makes q likelier, and nothing is against.
-        """
-        at_z, at_u, _, _ = self.values(reg)
-        return self.rows(at_z, at_u / (1.0 + self.V2 @ self.grid.shrink(reg) / self.n))
-
-    def gain(self, ours, theirs) -> tuple[float, float]:
-        """How far J of careful rows is below that of others, and its standard error."""
-        xp = arrays.namespace(self.P)
-        z, u = (b - a for a, b in zip(ours, theirs, strict=True))
-        error = float(xp.var(z)) / z.shape[0] + float(xp.var(u) * (self.out @ self.out))
-        return float(xp.mean(z) + self.alpha @ u), error**0.5
+            Phi = features.fit_transform(self.Z, kernel)
+        beside = Beside(*at, at[0] @ Phi / n, at[0] @ at[0] / n) if at else None
+        U, alpha = features.transform(self.m.points), self.m.weights
+        return RatioLeftOut(Phi, Phi.T @ Phi / n, U, alpha, self.share, beside=beside)

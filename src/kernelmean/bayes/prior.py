@@ -10,8 +10,9 @@ from ..core import Array, arrays, checks, solves
 from ..embedding.embedding import MeanEmbedding, as_one_embedding
 from ..features.base import FeatureMap
 from ..kernels import Kernel
-from .density_ratio import DensityRatio, RatioLeftOut
+from .density_ratio import DensityRatio
 from .fit import PairsFit
+from .left_out import RatioLeftOut
 
 EVEN = 0.9  # effective share of the pairs from which a prior is about that of their latents
 APART = 3.0  # standard deviations beyond which two samples are of different laws

@@ -1,0 +1,169 @@
+"""The odds of a logistic regression beside the kernels of a density ratio."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+
+import kernelmean as km
+from kernelmean.bayes.left_out import Beside, RatioLeftOut
+from kernelmean.bayes.odds import Logistic, Odds, best_odds
+
+
+def two_normal(n: int, l: int, d: int = 1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)), 0.5 + rng.normal(size=(l, d))
+
+
+# ------------------------------------------------------------------------------------- the odds
+@pytest.mark.parametrize("squares", [False, True])
+def test_they_are_scikit_learns(squares):
+    """exp of its decision function, with as many rows of either sample taken for granted."""
+    Z, U = two_normal(90, 60, d=3)
+    rows, of_q = np.vstack([Z, U]), np.repeat([0, 1], [90, 60])
+    terms = PolynomialFeatures(2 if squares else 1, include_bias=False)
+    scale = StandardScaler().fit(rows)
+    F = terms.fit_transform(scale.transform(rows))
+    theirs = LogisticRegression(C=0.1, tol=1e-10).fit(F, of_q)
+    new = np.random.default_rng(1).normal(size=(20, 3)) / 2
+    logit = theirs.decision_function(terms.transform(scale.transform(new)))
+    found = Logistic(0.1, squares).odds(Z, U)
+    assert_allclose(found(new), np.minimum(np.exp(logit) * 90 / 60, found.most), rtol=1e-3)
+
+
+def test_they_end_where_rows_of_the_denominator_do():
+    Z, U = two_normal(200, 200)
+    odds = Logistic(1.0, False).odds(Z, U)
+    assert odds(np.array([[1e6]]))[0] == odds(Z).max() == odds.most
+    assert odds(np.array([[-1e6]]))[0] == 0.0
+
+
+def test_constant_columns_tell_nothing():
+    Z, U = two_normal(100, 80)
+    still = Logistic(0.1, True).odds(np.c_[Z, np.ones(100)], np.c_[U, np.ones(80)])
+    assert_allclose(still(np.c_[Z, np.ones(100)]), Logistic(0.1, True).odds(Z, U)(Z), rtol=1e-3)
+
+
+def test_none_where_few_rows_carry_the_ratio():
+    """N(4, 1/16) over N(0, 1): of 300 rows of p next to none are where q is."""
+    rng = np.random.default_rng(0)
+    Z, U = rng.normal(size=(300, 1)), 3 + rng.normal(size=(300, 1)) / 4
+    assert best_odds(Z, U) is None
+    assert best_odds(Z[:9], U) is None  # five rows for each of two coefficients
+    assert km.DensityRatio().fit(Z, U).odds_ is None
+
+
+def test_rows_left_out_have_no_part():
+    """Those of one fold may be anything: the odds at the others' stay what they are without."""
+    Z, U = two_normal(50, 50)
+    way, of_p = Logistic(0.1, False), np.arange(50) % 5 == 2
+    kept = way.left_out(Z, U)[:50][of_p]
+    rest = way.odds(Z[~of_p], U[~of_p])
+    # standardised by all rows, which shrinks them a little differently
+    assert_allclose(np.exp(kept), rest(Z[of_p]), rtol=0.05)
+
+
+# ------------------------------------------------------------------------- kernels beside them
+@pytest.fixture
+def beside():
+    rng = np.random.default_rng(3)
+    Phi, U = rng.normal(size=(40, 3)), 0.3 + rng.normal(size=(30, 3))
+    at_z, at_u = rng.uniform(0.5, 2.0, 40), rng.uniform(0.5, 2.0, 30)
+    return Phi, U, at_z, at_u
+
+
+@pytest.mark.parametrize("reg", [1e-2, 1.0])
+def test_the_score_equals_real_refits(beside, reg):
+    Phi, U, at_z, at_u = beside
+
+    def ratio(keep_z, keep_u) -> np.ndarray:
+        """The kernels' part by rows that are kept, in sums that count all n rows of p."""
+        A = Phi[keep_z].T @ Phi[keep_z] / 40
+        left = U[keep_u].mean(axis=0) - at_z[keep_z] @ Phi[keep_z] / 40
+        return np.linalg.solve(A + reg * np.eye(3), left)
+
+    every_z, every_u = np.ones(40, bool), np.ones(30, bool)
+    J = np.mean(
+        [0.5 * (at_z[i] + Phi[i] @ ratio(np.arange(40) != i, every_u)) ** 2 for i in range(40)]
+    ) - np.mean([at_u[j] + U[j] @ ratio(every_z, np.arange(30) != j) for j in range(30)])
+    known = Beside(at_z, at_u, at_z @ Phi / 40, at_z @ at_z / 40)
+    found = RatioLeftOut(Phi, Phi.T @ Phi / 40, U, np.full(30, 1 / 30), beside=known)
+    assert found.score(reg) == pytest.approx(J, rel=1e-10)
+    assert_allclose(found.coefficients(reg), ratio(every_z, every_u), rtol=1e-10)
+
+
+def test_the_ratio_minimises_the_squares_beside_them():
+    """Small η: ½E_p r² − E_q r has no slope along any coordinate."""
+    Z, U = two_normal(300, 200)
+    model = km.DensityRatio().fit(Z, U)
+    assert model.odds_ is not None
+    Phi, V = model.features_.transform(Z), model.features_.transform(U)
+    r = model.odds_(Z) + Phi @ model.coef_
+    slope = Phi.T @ r / 300 - V.mean(axis=0)
+    assert_allclose(slope, -model.reg_ * model.coef_, atol=1e-10)
+    assert_allclose(model.weights_, r / 300, atol=1e-12)
+    assert_allclose(model.predict(Z), np.maximum(r, 0.0), atol=1e-12)
+
+
+def test_normal_laws_are_told_as_by_their_odds():
+    """exp(z/2 − 1/8): kernels alone have several times the error."""
+    errors = []
+    for seed in range(6):
+        Z, U = two_normal(600, 600, seed=seed)
+        new = np.random.default_rng(100 + seed).normal(size=(2000, 1))
+        truth = np.exp(0.5 * new[:, 0] - 0.125)
+        models = km.DensityRatio().fit(Z, U), km.DensityRatio(km.Gaussian()).fit(Z, U)
+        errors.append([np.mean((m.predict(new) - truth) ** 2) for m in models])
+    with_odds, alone = np.mean(errors, axis=0)
+    assert with_odds < 0.6 * alone
+
+
+def test_equal_laws_have_ratio_one():
+    rng = np.random.default_rng(0)
+    model = km.DensityRatio().fit(rng.normal(size=(400, 2)), rng.normal(size=(400, 2)))
+    assert np.abs(model.predict(rng.normal(size=(50, 2))) - 1.0).max() < 0.25
+
+
+def test_two_humps_are_left_to_kernels():
+    rng = np.random.default_rng(0)
+    U = rng.choice([-2.0, 2.0], (300, 1)) + 0.3 * rng.normal(size=(300, 1))
+    model = km.DensityRatio().fit(rng.uniform(-4, 4, (300, 1)), U)
+    assert model.odds_ is None
+    assert model.odds_gain_ < 0
+    assert "kernels are alone" in model.summary()
+
+
+@pytest.mark.parametrize("asked", [{"reg": 0.1}, {"relative": 0.2}, {"kernel": km.Gaussian(1.0)}])
+def test_what_is_asked_for_stands_alone(asked):
+    model = km.DensityRatio(**asked).fit(*two_normal(100, 100))
+    assert model.odds_ is None
+    assert np.isnan(model.odds_gain_)
+    assert "logistic" not in model.summary()
+
+
+def test_a_numerator_that_is_no_sample_has_none():
+    Z, U = two_normal(100, 100)
+    weights = np.random.default_rng(0).dirichlet(np.ones(100))
+    m = km.MeanEmbedding(U, weights, "gaussian")
+    assert km.DensityRatio().fit(Z, m).odds_ is None
+
+
+def test_summary_says_so(tmp_path):
+    model = km.DensityRatio().fit(*two_normal(300, 200))
+    assert "of a logistic regression: they are the start" in model.summary()
+    model.save(tmp_path / "ratio.km")
+    back = km.load(tmp_path / "ratio.km")
+    new = np.linspace(-3, 9, 7)[:, None]
+    assert isinstance(back.odds_, Odds)
+    assert_array_equal(back.predict(new), model.predict(new))
+    assert back.summary() == model.summary()
+
+
+def test_rows_elsewhere_give_the_same():
+    Z, U = two_normal(400, 300)
+    here, there = (km.DensityRatio().fit(A, U) for A in (Z, km.Rows(Z)))
+    assert here.odds_ is not None
+    assert_allclose(there.predict(Z[:20]), here.predict(Z[:20]), rtol=1e-9)
