@@ -98,7 +98,7 @@ class Logistic(NamedTuple):
         return logit - math.log(l / n)
 
     def _model(self) -> LogisticRegression:
-        return LogisticRegression(C=self.C, solver="newton-cholesky")
+        return LogisticRegression(C=self.C, tol=1e-6, max_iter=1000)
 
     def _terms(self, S: np.ndarray) -> np.ndarray:
         i, j = np.triu_indices(S.shape[1])
@@ -112,7 +112,7 @@ def best_odds(Z: np.ndarray, U: np.ndarray) -> tuple[Logistic, np.ndarray, np.nd
     """
     (n, d), l = Z.shape, U.shape[0]
     ways = [Logistic(C, squares) for C in PENALTIES for squares in (False, True)]
-    ways = [way for way in ways if ROWS * way.size(d) <= n]
+    ways = [way for way in ways if ROWS * way.size(d) <= min(n, l)]
     if not ways:
         return None
     found = [way.left_out(Z, U) for way in ways]
@@ -132,5 +132,9 @@ def _smoothest(losses: list[np.ndarray]) -> int:
 
 
 def _standardised(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    centre, spread = rows.mean(axis=0), np.where(arrays.still(rows), 1.0, rows.std(axis=0))
-    return (rows - centre) / spread, centre, spread
+    """Rows, their centre and spread; a constant column is zero."""
+    size = np.abs(rows).max(axis=0)
+    size = np.where(size > 0, size, 1.0)  # whose square may be no number
+    unit = rows / size
+    centre, spread = unit.mean(axis=0), np.where(arrays.still(unit), 1.0, unit.std(axis=0))
+    return (unit - centre) / spread, centre * size, spread * size
