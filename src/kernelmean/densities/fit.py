@@ -78,8 +78,7 @@ class Fit(Saveable):
         """Of laws at rows of X."""
         if self.location is None:
             return Move(bend=self.bend)
-        where = arrays.to_numpy(self.location(points))
-        return Move(where, self.location.widths(points), self.bend)
+        return Move(arrays.to_numpy(self.location(points)), self.location.widths(points), self.bend)
 
     def left_out(self, limit: int) -> tuple[MovedLaws, np.ndarray]:
         """Laws of some rows, at most `limit`, each from the others; and those rows.

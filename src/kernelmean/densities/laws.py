@@ -251,8 +251,7 @@ class MovedLaws(Saveable, Law):
         """The densities of each column, at the kernel's own lengthscale, which is γ."""
         m = self._kernels
         for j in range(self._d):
-            wide = self.wide and self.wide.on(j)
-            yield Line(m.marginal(j), None, self._kernel_move.on(j), wide)
+            yield Line(m.marginal(j), None, self._kernel_move.on(j), self.wide and self.wide.on(j))
 
     def _log_density(self, Y: np.ndarray, p: np.ndarray, e: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore"):
