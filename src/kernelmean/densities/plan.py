@@ -189,8 +189,7 @@ class Plan:
         line = draft.line and draft.line.further(X, Y, draft.weights)
         location = self._learned(X, Y, line, draft)
         points = Y if location is None else arrays.to_numpy(location.points)
-        search = draft.search.further(X, points)
-        return replace(draft, search=search, line=line, location=location)
+        return replace(draft, search=draft.search.further(X, points), line=line, location=location)
 
     @staticmethod
     def _few(rows: int, X, Y) -> tuple[np.ndarray, np.ndarray]:
