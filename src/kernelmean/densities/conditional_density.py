@@ -217,8 +217,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
         rows_x, rows_y = (arrays.take(A, order, axis=0) for A in (points_x, points_y))
         if rows is None and to_be_summed(rows_x, rows_y):
             order = order[evenly(len(order), SEARCH_ROWS)]
-            every = Rows(rows_x, step=SEARCH_ROWS)
-            rows, rows_x, rows_y = few_of(SEARCH_ROWS, X=every, y=rows_y)
+            rows, rows_x, rows_y = few_of(SEARCH_ROWS, X=Rows(rows_x, step=SEARCH_ROWS), y=rows_y)
         plan, bent = self._plan(rows_x, rows_y, checks.column_names(X)).bent(rows_x, rows_y)
         for draft in track([plan.draft(rows_x, bent)], description="Scales", verbose=self.verbose):
             fit = plan.finish(plan.refined(draft, rows_x, bent), rows_x, bent, rows)

@@ -1,6 +1,5 @@
 """The density of weighted points, its bandwidth chosen by the leave-one-out score."""
 
-from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -156,19 +155,19 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
             kernel = with_bandwidth(kernel, bandwidth, arrays.to_numpy(m.points), "kernel")
         return _judged(m.points, m.weights, kernel)[0]
 
+    @property
+    def _law(self) -> MeanEmbedding:
+        """The weighted points with their share of the wide law."""
+        check_is_fitted(self)
+        return self.embedding_.carrying(tuple(self.bandwidth_.tolist()), wide=self._wide)
+
     def pdf(self, X) -> Array:
         """p(x) at each row, (m,)."""
-        points = checks.as_new_points(self, X)
-        p = self.embedding_.density(points, tuple(self.bandwidth_.tolist()))
-        return p if self._wide is None else _of_numpy(self._wide.mixed, p, points)
+        return self._law.density(checks.as_new_points(self, X))
 
     def score_samples(self, X) -> Array:
         """log p(x) at each row, (m,); −∞ where the positive part of q is zero and `wide_` too."""
-        points = checks.as_new_points(self, X)
-        width = tuple(self.bandwidth_.tolist())
-        if self._wide is None:
-            return self.embedding_.log_density(points, width)
-        return _of_numpy(self._wide.log_mixed, self.embedding_.density(points, width), points)
+        return self._law.log_density(checks.as_new_points(self, X))
 
     def score(self, X, y=None) -> float:
         """Σ log p(x): the log-likelihood of all rows together, as scikit-learn's KernelDensity."""
@@ -244,7 +243,3 @@ def _thinned(points, weights) -> tuple[Array, Array]:
     rows = canonical_order(points, weights[:, None])[evenly(points.shape[0], ROWS)]
     few = arrays.take(weights, rows, axis=0)
     return arrays.take(points, rows, axis=0), few / arrays.namespace(few).sum(few)
-
-
-def _of_numpy(mixed: Callable, p, points) -> Array:
-    return arrays.like(mixed(arrays.to_numpy(p), arrays.to_numpy(points)), points)

@@ -78,8 +78,7 @@ class Fit(Saveable):
         """Of laws at rows of X."""
         if self.location is None:
             return Move(bend=self.bend)
-        where = arrays.to_numpy(self.location(points))
-        return Move(where, self.location.widths(points), self.bend)
+        return Move(arrays.to_numpy(self.location(points)), self.location.widths(points), self.bend)
 
     def left_out(self, limit: int) -> tuple[MovedLaws, np.ndarray]:
         """Laws of some rows, at most `limit`, each from the others; and those rows.
@@ -142,8 +141,7 @@ class Fit(Saveable):
         if math.isinf(self.longest):
             return left
         xp = arrays.namespace(left)
-        size = kernel_part(left, self.smoother)
-        by = xp.sqrt(self.longest / xp.clip(size, self.longest, None))
+        by = xp.sqrt(self.longest / xp.clip(kernel_part(left, self.smoother), self.longest, None))
         return xp.concat([left[:, :1], left[:, 1:] * by[:, None]], axis=1)
 
     def left(self, points) -> Array:
@@ -159,8 +157,7 @@ class Fit(Saveable):
                 f"{int(xp.sum(lost))} rows of X are so far from the data that their weights are "
                 "zero; the marginal density is given there"
             )
-        kept = left * (1.0 - lost)[:, None]
-        return xp.concat([(lost / self.smoother.n)[:, None], kept], axis=1)
+        return xp.concat([(lost / self.smoother.n)[:, None], left * (1.0 - lost)[:, None]], axis=1)
 
 
 def kernel_part(left, smoother: Smoother) -> Array:

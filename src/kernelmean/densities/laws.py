@@ -19,7 +19,6 @@ from ..embedding.embedding import MeanEmbedding, tilts
 from ..embedding.law import Law
 from ..embedding.line import NEGLIGIBLE, STILL, Line, ends, quantiles
 from ..embedding.move import Move, Wide
-from ..kernels import Kernel
 
 ROUGH_MASS = 0.01  # relative error of the mass of a law where that will do
 BLOCK = 2**18  # numbers that stay in cache
@@ -108,10 +107,9 @@ class MovedLaws(Saveable, Law):
         tilted = m.tilted_by(arrays.namespace(m.points).stack(each))
         return MovedLaws(tilted, self.move, drawn=self.drawn)
 
-    def smoothed(self, kernel: Kernel, wide: Wide | None) -> MovedLaws:
+    def smoothed(self, kernel: Any, wide: Wide | None) -> MovedLaws:
         """With densities by another kernel, of this lengthscale, and another wide law."""
-        own: Any = kernel
-        width = tuple(np.broadcast_to(own.lengthscale, self._d).tolist())
+        width = tuple(np.broadcast_to(kernel.lengthscale, self._d).tolist())
         return MovedLaws(self._embedding.altered(_kernel=kernel, _bandwidth=width), self.move, wide)
 
     # ------------------------------------------------------------ answers
@@ -253,8 +251,7 @@ class MovedLaws(Saveable, Law):
         """The densities of each column, at the kernel's own lengthscale, which is γ."""
         m = self._kernels
         for j in range(self._d):
-            wide = self.wide and self.wide.on(j)
-            yield Line(m.marginal(j), None, self._kernel_move.on(j), wide)
+            yield Line(m.marginal(j), None, self._kernel_move.on(j), self.wide and self.wide.on(j))
 
     def _log_density(self, Y: np.ndarray, p: np.ndarray, e: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore"):

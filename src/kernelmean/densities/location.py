@@ -16,13 +16,7 @@ from ..core.minimise import SLACK, descend, heaviest_within, mean_and_error, min
 from ..embedding.move import Bend
 from ..features.base import FeatureMap
 from ..kernels import Kernel
-from ..regression.lengthscales import (
-    REG_DECADES,
-    SCALE_DECADES,
-    Scaled,
-    evidence_loss,
-    tied,
-)
+from ..regression.lengthscales import REG_DECADES, SCALE_DECADES, Scaled, evidence_loss, tied
 from ..regression.smoother import Smoother, weighed
 from ..regression.support import Support
 

@@ -170,20 +170,15 @@ class Plan:
 
     def _searched(self, X: np.ndarray, Y: np.ndarray, kernel_x: Kernel) -> DensitySearch:
         """With a kernel of Y that leans if that scores better."""
-        search = self._search(X, Y, kernel_x, self.kernel_y)
-        if self.leans:
-            kernel = EmbeddedDensity(wide=0.0).fit(Y).embedding_.kernel
-            if isinstance(kernel, CorrelatedGaussian):
-                leaning = self._search(X, Y, kernel_x, kernel)
-                search = min(search, leaning, key=lambda found: found.score())
-        return search
-
-    def _search(
-        self, X: np.ndarray, Y: np.ndarray, kernel_x: Kernel, kernel_y: Kernel
-    ) -> DensitySearch:
-        kernel_y = with_bandwidth(kernel_y, self.bandwidth, Y, "kernel_y")
         how = self.intercept, self.tune, self.bandwidth is None, self.reg, DRAFT_RANK
-        return DensitySearch(kernel_x, kernel_y, X, Y, *how).draft()
+        kernel_y = with_bandwidth(self.kernel_y, self.bandwidth, Y, "kernel_y")
+        plain = DensitySearch(kernel_x, kernel_y, X, Y, *how).draft()
+        leaning = EmbeddedDensity(wide=0.0).fit(Y).embedding_.kernel if self.leans else None
+        if not isinstance(leaning, CorrelatedGaussian):
+            return plain
+        kernel_y = with_bandwidth(leaning, self.bandwidth, Y, "kernel_y")
+        other = DensitySearch(kernel_x, kernel_y, X, Y, *how).draft()
+        return min(plain, other, key=lambda found: found.score())
 
     @stage("scales")
     def refined(self, draft: Draft, X, Y) -> Draft:
@@ -194,8 +189,7 @@ class Plan:
         line = draft.line and draft.line.further(X, Y, draft.weights)
         location = self._learned(X, Y, line, draft)
         points = Y if location is None else arrays.to_numpy(location.points)
-        search = draft.search.further(X, points)
-        return replace(draft, search=search, line=line, location=location)
+        return replace(draft, search=draft.search.further(X, points), line=line, location=location)
 
     @staticmethod
     def _few(rows: int, X, Y) -> tuple[np.ndarray, np.ndarray]:

@@ -241,14 +241,13 @@ class DensitySearch:
     def log_densities(self) -> np.ndarray:
         """Of rows left out, with a share of a wide law."""
         self._scaled.choose(self._u[:-1])
-        smoother, reg = self._smoother(), float(10.0 ** self._u[-1])
+        smoother, reg = self._smoothing()
         own = DensityScore(smoother, self._target()).own(reg)
         kernel = self.kernel_y.scaled(self.factor)
         left = smoother.P * (smoother.shrink(reg) / smoother.n)
         laws = MovedLaws(MeanEmbedding.of_parts(self.Y, left, smoother.P, kernel))
         p = np.maximum(own, 0.0) / laws.whole(ROUGH_MASS)
-        wide = Wide.of(self.Y)
-        return wide.chosen(p, self.Y).log_mixed(p, self.Y)
+        return Wide.of(self.Y).chosen(p, self.Y).log_mixed(p, self.Y)
 
     def _settle(self) -> None:
         """The largest bandwidth whose score is not clearly worse than the best.
@@ -259,7 +258,7 @@ class DensitySearch:
         if not self.sought:
             return
         self._choose_bandwidth(ROUNDS)
-        smoother, reg = self._smoother(), float(10.0 ** self._u[-1])
+        smoother, reg = self._smoothing()
 
         def rows(factor: float) -> np.ndarray:
             return DensityScore(smoother, self._target(factor)).rows(reg)
@@ -267,21 +266,21 @@ class DensitySearch:
         limit = float(np.log10(self.factor)) + FIRST[1]
         self.factor = largest(rows, self.factor, BANDWIDTH_STEP, limit)
 
-    def _smoother(self) -> Smoother:
-        return Smoother.of(self._scaled(self._u[:-1]), self.intercept)
+    def _smoothing(self) -> tuple[Smoother, float]:
+        """By X, and λ, as they stand."""
+        return Smoother.of(self._scaled(self._u[:-1]), self.intercept), float(10.0 ** self._u[-1])
 
     @cached_property
     def _pairs(self) -> Pairs:
         return Pairs(self.Y, self.kernel_y)
 
     def _by_bandwidth(self) -> BandwidthScore:
-        reg = float(10.0 ** self._u[-1])
-        return BandwidthScore.of_rows(self._pairs, self.kernel_y, self._smoother(), reg)
+        return BandwidthScore.of_rows(self._pairs, self.kernel_y, *self._smoothing())
 
     def _choose_reg(self) -> None:
         """λ from all of its range: a descent does not leave the plateau of large ones."""
         if self.reg is None:
-            score = DensityScore(self._smoother(), self._target())
+            score = DensityScore(self._smoothing()[0], self._target())
             self._u[-1] = _rounded(minimise_log10(score, *REGS, 10, precision=0.1)[0])
 
     def _choose_bandwidth(self, turn: int) -> None:

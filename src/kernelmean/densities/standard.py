@@ -46,12 +46,11 @@ class Forms:
 
 
 def regressed(forms: Forms, Y: np.ndarray) -> Location:
-    """m by ridge regression: a line, or a line and a kernel part if that is clearly nearer."""
-    return nearer(Location.on(forms.line, Y), Location.on(forms.curve, Y, forms.reg), Y)
+    """m by ridge regression: a line, or a line and a kernel part if that is clearly nearer.
 
-
-def nearer(simple: Location, other: Location, Y: np.ndarray) -> Location:
-    """The other where it leaves clearly smaller errors in rows left out."""
+    That is where it leaves clearly smaller errors in rows left out.
+    """
+    simple, other = Location.on(forms.line, Y), Location.on(forms.curve, Y, forms.reg)
     variance = Y.var(axis=0)
     gain = (simple.residuals**2 - other.residuals**2) / np.where(variance > 0, variance, 1.0)
     return other if clearly(gain.sum(axis=1)) else simple

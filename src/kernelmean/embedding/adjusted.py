@@ -88,8 +88,7 @@ class Adjusted(MeanEmbedding):
         found = super().moved(shift, widths)
         scale, shift = 1.0 if widths is None else widths, arrays.to_numpy(shift)
         moves, off = self._moves * scale + shift, self._of_means * scale + shift
-        around = self._residuals.moved(0.0, widths)
-        return found.altered(_residuals=around, _moves=moves, _off=off)
+        return found.altered(_residuals=self._residuals.moved(0.0, widths), _moves=moves, _off=off)
 
     def tilted(self, factor: Callable) -> MeanEmbedding:
         tilt = self._stacked(lambda m: tilts(factor, m.points))

@@ -73,24 +73,21 @@ class Gridded:
         self.width = np.broadcast_to(np.diff(t), q[:, 1:].shape)
         change = np.diff(F, axis=1)
         self.mean = change / self.width
-        mixed, above = self._mixed(np.zeros((len(q), 1)))
-        mass = np.where(above, change, 0.0)
-        rows, cells = np.nonzero(mixed)
-        mass[rows, cells] = self.width[rows, cells] * self._parabolas(rows, cells).area(1.0)
-        self.mass = mass
+        above, rows, cells, mixed = self._cut(np.zeros((len(q), 1)))
+        self.mass = mass = np.where(above, change, 0.0)
+        mass[rows, cells] = self.width[rows, cells] * mixed.area(1.0)
         self.to = np.concatenate([np.zeros((len(q), 1)), np.cumsum(mass, axis=1)], axis=1)
         self.whole = self.to[:, -1:]
         self.negative = np.maximum(self.whole[:, 0] - change.sum(axis=1), 0.0)
 
     def over(self, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """∫ max(q − c, 0), and the length of {q > c}, for a height c of each member, (b,)."""
-        mixed, above = self._mixed(c[:, None])
-        rows, cells = np.nonzero(mixed)
-        over, width = self._parabolas(rows, cells, c[rows]), self.width[rows, cells]
+        above, rows, cells, mixed = self._cut(c[:, None])
+        width = self.width[rows, cells]
         area = np.where(above, (self.mean - c[:, None]) * self.width, 0.0).sum(axis=1)
-        area += np.bincount(rows, width * over.area(1.0), minlength=len(c))
+        area += np.bincount(rows, width * mixed.area(1.0), minlength=len(c))
         length = np.where(above, self.width, 0.0).sum(axis=1)
-        return area, length + np.bincount(rows, width * over.length(), minlength=len(c))
+        return area, length + np.bincount(rows, width * mixed.length(), minlength=len(c))
 
     def level(self) -> tuple[np.ndarray, np.ndarray]:
         """The heights above which mass one is left, and that mass, (b,) each."""
@@ -116,8 +113,8 @@ class Gridded:
         y = move(np.broadcast_to(self.nodes, self.q.shape))
         return Gridded(y, np.maximum(self.q, 0.0) * np.exp(move.steepness(y)), self.to)
 
-    def _mixed(self, height: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Cells where the parabola is not on one side of a height (b, 1), and those above it.
+    def _cut(self, height: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, _Parabolas]:
+        """Cells above a height (b, 1); those where the parabola is on both sides; what it is there.
 
         With both ends above, it can only dip below if its mean is under a third of their sum.
         """
@@ -125,7 +122,8 @@ class Gridded:
         left, right = high[:, :-1], high[:, 1:]
         above = left & right & (self._sag >= height)
         below = ~(left | right) & (self._sag <= height)
-        return ~(above | below), above
+        rows, cells = np.nonzero(~(above | below))
+        return above, rows, cells, self._parabolas(rows, cells, height[rows, 0])
 
     @cached_property
     def _sag(self) -> np.ndarray:
@@ -235,9 +233,8 @@ class Gridded:
 
     def regions(self, level: float) -> list[np.ndarray]:
         height = self.threshold(level)[:, None]
-        mixed, above = self._mixed(height)
-        rows, cells = np.nonzero(mixed)
-        low, high = self._parabolas(rows, cells, height[rows, 0]).pieces()
+        above, rows, cells, mixed = self._cut(height)
+        low, high = mixed.pieces()
         whole_rows, whole_cells = np.nonzero(above)
         member = np.concatenate([np.tile(rows, 3), whole_rows])
         whole = self.t[whole_rows, whole_cells], self.t[whole_rows, whole_cells + 1]

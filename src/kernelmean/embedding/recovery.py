@@ -72,8 +72,7 @@ def lines(
 
 
 def _bandwidths(bandwidth, d: int) -> list[float | None]:
-    one = bandwidth is None or np.ndim(bandwidth) == 0
-    given = [bandwidth] * d if one else np.asarray(bandwidth).tolist()
+    given = [bandwidth] * d if np.ndim(bandwidth) == 0 else np.asarray(bandwidth).tolist()
     each = [b if b is None else checks.check_positive(b, "bandwidth", zero=True) for b in given]
     if len(each) != d:
         raise ValueError(f"bandwidth has {len(each)} entries; one number, or {d}, is needed")

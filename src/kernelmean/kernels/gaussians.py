@@ -105,9 +105,6 @@ class CorrelatedGaussian(Gaussian):
         own = np.log(np.diag(self._root)).sum() if self.correlation else 0.0
         return super()._log_volume(d) + float(own)
 
-    def distribution(self, X, Y) -> Array:
-        return Gaussian(self.lengthscale).distribution(X, Y)
-
     def on(self, columns: Sequence[int], d: int) -> Kernel:
         kernel = Gaussian(self.lengthscale, self.columnwise).on(columns, d)
         if len(columns) < 2 or not self.correlation:
