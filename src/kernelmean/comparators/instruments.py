@@ -274,8 +274,8 @@ class SieveIV(_Comparator):
             self.iv_ = KernelIV(Linear(), Linear(), split=0.5, **how).fit(Psi, y, Theta)
         else:
             first, second = _halves(len(y), self.random_state)
-            E = _least_squares(Theta[first], Psi[first])
-            self.coef_ = _least_squares(Theta[second] @ E, y[second])
+            E = np.linalg.lstsq(Theta[first], Psi[first])[0]
+            self.coef_ = np.linalg.lstsq(Theta[second] @ E, y[second])[0]
 
     def _predict(self, X) -> np.ndarray:
         Psi = _products(self._basis, X)
@@ -294,10 +294,6 @@ def _products(spline: SplineTransformer, X: np.ndarray) -> np.ndarray:
     for basis in np.split(spline.transform(X), X.shape[1], axis=1):
         rows = (rows[:, :, None] * basis[:, None, :]).reshape(len(X), -1)
     return rows
-
-
-def _least_squares(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    return np.linalg.lstsq(A, B, rcond=None)[0]
 
 
 def _halves(n: int, random_state) -> tuple[np.ndarray, np.ndarray]:

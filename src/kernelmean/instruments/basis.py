@@ -49,7 +49,7 @@ class Polynomial(Saveable):
     lines: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, points, powers: int, straight=(), categories=(), lines=()) -> Polynomial:
+    def of(cls, points, powers: int, straight=(), categories=()) -> Polynomial:
         """Standardised by the mean and deviation of `points`."""
         xp = arrays.namespace(points)
         spread = xp.std(points, axis=0)
@@ -57,8 +57,7 @@ class Polynomial(Saveable):
         each = enumerate(map(few_values, arrays.to_numpy(points).T))
         few = tuple((j, values) for j, values in each if values)
         middle = xp.mean(points, axis=0)
-        plain = tuple(straight), tuple(categories)
-        return cls(powers, middle, spread, *plain, few, tuple(lines))
+        return cls(powers, middle, spread, tuple(straight), tuple(categories), few)
 
     def with_degree(self, degree: int | None) -> Polynomial:
         """The same columns up to another power."""

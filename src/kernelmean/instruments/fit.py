@@ -87,9 +87,8 @@ class StructuralFit(Saveable):
         basis, old = Basis(polynomial, features), self.basis
         place = [polynomial.terms.index(term) for term in old.polynomial.terms]
         place += range(polynomial.width, polynomial.width + old.features.rank_)
-        into = np.eye(basis.width)[:, place]
-        coef, V = map(arrays.to_numpy, (self.coef, self.covariance))
-        coef, V = (arrays.like(part, self.coef) for part in (into @ coef, into @ V @ into.T))
+        into = arrays.like(np.eye(basis.width)[:, place], self.coef)
+        coef, V = into @ self.coef, into @ self.covariance @ into.T
         draft = replace(self.draft, trend=polynomial.powers - 1, bases=(basis, self.draft.bases[1]))
         regs = self.regs[0], LIMIT if self.draft.bare else self.regs[1]
         return replace(self, draft=draft, coef=coef, covariance=V, regs=regs)

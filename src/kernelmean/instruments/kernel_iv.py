@@ -353,7 +353,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             kind_of(self.split),
             (self._kernel("x", X, roles, forms[0]), self._kernel("z", Z, roles, forms[1])),
             self._plain(forms, parts, roles),
-            self._trends(few, straight),
+            self._trends(straight),
             (self._tuned(forms[0]), self._tuned(forms[1])),
             (self.reg_stage1, self.reg_stage2),
             self.features,
@@ -366,18 +366,14 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         """The columns beside either kernel, of degree 0."""
         teachers = thinned_parts([part for part in parts if part.teaches], SEARCH_ROWS)
         sides = zip("XZ", forms, (roles.regressors, roles.instruments), strict=True)
-        bent = {*forms[0].bent, *(i for i, _ in parts[0].shared)}
-        plain = {*range(len(roles.regressors))} - bent
-        return tuple(
+        x, z = (
             Polynomial.of(
-                together(teachers, i),
-                1,
-                form.those(LINEAR),
-                form.levels(parts, i, names),
-                plain if i == "X" else (),
+                together(teachers, i), 1, form.those(LINEAR), form.levels(parts, i, names)
             )
             for i, form, names in sides
         )
+        bent = {*forms[0].bent, *(i for i, _ in parts[0].shared)}
+        return replace(x, lines=tuple({*range(len(roles.regressors))} - bent)), z
 
     def _kernel(self, side: str, points, roles: Roles, form: Forms) -> Kernel | None:
         """At the lengthscale that these points suggest; None where every column is straight."""
@@ -395,7 +391,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             argument=f"({side.upper()}, C)",
         )
 
-    def _trends(self, few: list[Part], straight: bool) -> tuple[int | None, ...]:
+    def _trends(self, straight: bool) -> tuple[int | None, ...]:
         """The degrees to choose from: a plane needs numbers in every column."""
         if self.trend is None and straight:
             raise ValueError(

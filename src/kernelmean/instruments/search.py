@@ -27,11 +27,10 @@ from ..core.progress import Verbose, track
 from ..core.solves import kept, small_inverse
 from ..regression.lengthscales import (
     REG_DECADES,
+    ROWS_PER_SCALE,
     SCALE_DECADES,
     Scaled,
     stage1_loss,
-    tie_of,
-    tied,
 )
 from .basis import Polynomial, trend_penalty
 from .choice import Pair
@@ -122,13 +121,14 @@ class Side:
 
     def descend(self, loss: Callable) -> None:
         """L-BFGS on the logarithm of the loss; with few rows the scales keep in step."""
-        tie = tie_of(len(self.u) - 1, len(self.beside), 0.0)
+        in_step = len(self.beside) < ROWS_PER_SCALE * (len(self.u) - 1)
 
         def log_loss(u) -> Any:
             value, slope = loss(u)
-            _, scales = tied(u[:-1], slope[:-1], tie)
+            if in_step:
+                slope[:-1] = slope[:-1].mean()
             value = max(value, 1e-300)
-            return np.log(value), np.append(scales, slope[-1]) / value
+            return np.log(value), slope / value
 
         self.u = descend(log_loss, self.u, self.bounds, STEPS, 1e-6)
 
