@@ -50,8 +50,10 @@ def scaled(kernel, points, rank: int = 12) -> lengthscales.Scaled:
     return found
 
 
-def side(kernel, points, degree: int | None = 1, rank: int = 12, **how) -> searching.Side:
-    return searching.Side(lengthscales.Scaled(kernel, points, rank), columns(degree, points), **how)
+def side(kernel, points, degree: int | None = 1, rank: int = 12, **how) -> searching.Moving:
+    return searching.Moving(
+        lengthscales.Scaled(kernel, points, rank), columns(degree, points), **how
+    )
 
 
 def search(degree: int | None = 1, kernel=None, free=(True, True), at=(None, None)) -> tuple:

@@ -26,6 +26,7 @@ from .fit import Plan, StructuralFit
 from .formula import read_formula
 from .groups import LOOKED_AT, Part, kind_of, share, thinned_parts, together
 from .inference import StructuralInference
+from .search import Side
 from .summary import account
 
 
@@ -347,20 +348,16 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     ) -> Plan:
         """With columns in these forms."""
         known = [part for part in few if part.teaches or part.complete]
-        X, Z = together(known, "X"), together(few, "Z")
-        straight = any(len(form.bent) < len(form.each) for form in forms)
-        return Plan(
-            kind_of(self.split),
-            (self._kernel("x", X, roles, forms[0]), self._kernel("z", Z, roles, forms[1])),
-            self._plain(forms, parts, roles),
-            self._trends(straight),
-            (self._tuned(forms[0]), self._tuned(forms[1])),
-            (self.reg_stage1, self.reg_stage2),
-            self.features,
-            self.verbose,
-            roles,
-            few,
+        points = together(known, "X"), together(few, "Z")
+        regs = self.reg_stage2, self.reg_stage1
+        each = zip("xz", points, forms, self._plain(forms, parts, roles), regs, strict=True)
+        sides = tuple(
+            Side(self._kernel(side, rows, roles, form), plain, self._tuned(form), reg)
+            for side, rows, form, plain, reg in each
         )
+        trends = self._trends(any(len(form.bent) < len(form.each) for form in forms))
+        how = self.features, self.verbose
+        return Plan(kind_of(self.split), sides, trends, *how, roles, few)
 
     def _plain(self, forms: tuple[Forms, Forms], parts: list[Part], roles: Roles) -> tuple:
         """The columns beside either kernel, of degree 0."""

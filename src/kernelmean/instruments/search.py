@@ -25,6 +25,7 @@ from ..core.minimise import descend
 from ..core.moments import evenly
 from ..core.progress import Verbose, track
 from ..core.solves import kept, small_inverse
+from ..kernels import Kernel
 from ..regression.lengthscales import (
     REG_DECADES,
     ROWS_PER_SCALE,
@@ -40,36 +41,43 @@ ROWS = (400, 1000)  # of the rounds: each chooses landmarks afresh
 STEPS = 25  # of L-BFGS in a descent
 
 
+@dataclass(frozen=True)
+class Side:
+    """What is asked for along (X, C), or along (Z, C)."""
+
+    kernel: Kernel | None  # at the lengthscales that the search starts from; None: all is straight
+    plain: Polynomial  # what stands beside it, of degree 0
+    tuned: bool  # whether lengthscales are searched
+    reg: float | None  # of the stage that they are searched by: ξ for (X, C), λ for (Z, C)
+
+    def at(self, scales: np.ndarray) -> Any:
+        """The kernel at these lengthscales, where they are searched."""
+        return self.kernel.scaled(scales) if self.kernel and self.tuned else self.kernel
+
+
 def seek_scales(
-    kernels: Pair,
-    data: tuple[np.ndarray, np.ndarray, np.ndarray],
-    beside: tuple[Polynomial, Polynomial],
-    free: tuple[bool, bool],
-    regs: Pair,
-    rows: Sequence[int],
+    sides: Sequence[Side], trend: int | None, data: Sequence[np.ndarray], rows: Sequence[int],
     verbose: Verbose,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, ...]:  # fmt: skip
     """Scales of the lengthscales of both kernels, in rounds on so many of the rows (X, Z, y).
 
-    `beside` are the polynomials beside the kernels; `free` says which scales move. Columns that
-    have no kernel get the scale ∞.
+    Columns that have no kernel get the scale ∞.
     """
     at: Pair = (None, None)
     limits = [*(min(limit, len(data[2]) // 2) for limit in rows[:-1]), rows[-1]]
     for limit in track(limits, description="Lengthscales", verbose=verbose):
         *points, target = (part[evenly(len(part), limit)] for part in data)
-        each = zip(kernels, points, beside, free, regs, at, strict=True)
-        x, z = (Side.of(*side) for side in each)
+        x, z = (Moving.of(*side, trend) for side in zip(sides, points, at, strict=True))
         y = (target - target.mean()) / (target.std() or 1.0)
-        at = searched(x, z, y, beside[0].once)
-    scales = beside[0].scales, beside[1].scales
-    for own, u, polynomial in zip(scales, at, beside, strict=True):
-        own[polynomial.bent] = 10.0 ** u[:-1]
+        at = searched(x, z, y, sides[0].plain.once)
+    scales = tuple(side.plain.scales for side in sides)
+    for own, u, side in zip(scales, at, sides, strict=True):
+        own[side.plain.bent] = 10.0 ** u[:-1]
     return scales
 
 
 @dataclass
-class Side:
+class Moving:
     """The kernel of one side, whose scales move, beside columns that have none.
 
     Parameters
@@ -93,11 +101,11 @@ class Side:
     u: Any = None
 
     @classmethod
-    def of(cls, kernel: Any, points: np.ndarray, polynomial: Polynomial, *how: Any) -> Side:
-        """The columns of points that bend by the kernel, beside a polynomial of all."""
-        bent = polynomial.bent
-        scaled = Scaled(kernel.on(bent, points.shape[1]), points[:, bent])
-        return cls(scaled, polynomial(points), *how)
+    def of(cls, side: Any, points: np.ndarray, u: np.ndarray | None, trend: int | None) -> Moving:
+        """The columns of points that bend, beside a trend in all of them."""
+        bent = side.plain.bent
+        scaled = Scaled(side.kernel.on(bent, points.shape[1]), points[:, bent])
+        return cls(scaled, side.plain.with_degree(trend)(points), side.tuned, side.reg, u)
 
     def __post_init__(self) -> None:
         d = self.scaled.points.shape[1]
@@ -133,7 +141,7 @@ class Side:
         self.u = descend(log_loss, self.u, self.bounds, STEPS, 1e-6)
 
 
-def searched(x: Side, z: Side, y: np.ndarray, lines: int = 0) -> Pair:
+def searched(x: Moving, z: Moving, y: np.ndarray, lines: int = 0) -> Pair:
     """Scales of the instruments, then of the regressors, as far as they are free.
 
     Stage 1 is judged by the kernel's coordinates of regressors, and by `lines` columns of their
@@ -147,7 +155,7 @@ def searched(x: Side, z: Side, y: np.ndarray, lines: int = 0) -> Pair:
     return x.u, z.u
 
 
-def first_loss(x: Side, z: Side, lines: int = 0) -> Callable:
+def first_loss(x: Moving, z: Moving, lines: int = 0) -> Callable:
     """Of stage 1 with its slope, by the scales of instruments and λ."""
     Phi = np.hstack([x.beside[:, 1 : 1 + lines], x.scaled(x.u[:-1])])
 
@@ -158,7 +166,7 @@ def first_loss(x: Side, z: Side, lines: int = 0) -> Callable:
     return loss
 
 
-def second_loss(x: Side, z: Side, y: np.ndarray) -> Callable:
+def second_loss(x: Moving, z: Moving, y: np.ndarray) -> Callable:
     """Of stage 2 with its slope, by the scales of regressors and ξ."""
     jack, p = Jackknife(z.columns(z.u), 10.0 ** z.u[-1]), x.beside.shape[1]
 
