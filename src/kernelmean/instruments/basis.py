@@ -97,11 +97,6 @@ class Polynomial(Saveable):
         return [k for k, term in enumerate(self.terms) if term in terms and self.powers == 3]
 
     @property
-    def of_lines(self) -> list[int]:
-        """Numbers of the columns made of `lines`."""
-        return [k for k, term in enumerate(self.terms) if term and term[0] in self.lines]
-
-    @property
     def scales(self) -> np.ndarray:
         """1 for columns that may have a kernel beside this, ∞ for the others."""
         scales = np.full(self.middle.shape[0], np.inf)
@@ -173,7 +168,8 @@ class Basis(Saveable):
     @property
     def lines(self) -> list[int]:
         """Columns that have a λ of their own in stage 1, beside that of the kernel's."""
-        return self.polynomial.of_lines if self.features.rank_ else []
+        terms, own = enumerate(self.polynomial.terms), self.polynomial.lines
+        return [k for k, term in terms if term and term[0] in own] if self.features.rank_ else []
 
     @property
     def width(self) -> int:
