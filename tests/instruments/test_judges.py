@@ -323,11 +323,12 @@ def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
         )
         D += weight * np.outer(off, off)
     assert_allclose(apart @ apart.T, D, atol=1e-8)
-    choice = SimpleNamespace(points=oracle.X, apart=apart)
-    told = Choice.widened(choice, np.eye(width), draft, balanced)
-    for got, (a, b) in zip(told, (own, band, mean), strict=True):
+    choice = SimpleNamespace(points=oracle.X, apart=apart, gain=None)
+    fit = SimpleNamespace(basis=basis, draft=draft, coef=coef, covariance=np.eye(width))
+    told = Choice.widened(choice, fit, balanced)
+    for name, (a, b) in {"covariance": own, "band": band, "mean": mean}.items():
         expected = a * oracle.Phi @ oracle.Phi.T + b * D
-        at = oracle.Phi @ got @ oracle.Phi.T
+        at = oracle.Phi @ told[name] @ oracle.Phi.T
         assert_allclose(at, expected, atol=1e-3 * np.abs(expected).max())
 
 

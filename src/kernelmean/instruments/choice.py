@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import Saveable
+from ..core import Saveable, arrays
 from ..core.minimise import mean_and_error
 from ..core.moments import evenly
 from ..regression.lengthscales import SCALE_DECADES
@@ -155,8 +155,8 @@ class Choice:
         self.draft = replace(one.draft, weak=weak and one.draft.bare)
         self.share, self.carrier = one.regs[i] / one.stage.size, likeliest.draft
 
-    def widened(self, covariance, draft: StructuralDraft, balanced: bool) -> tuple[np.ndarray, ...]:
-        """V + B of coefficients of a draft, from their V: for h, for its bands, for averages.
+    def widened(self, fit: Any, balanced: bool) -> dict[str, Any]:
+        """V + B of coefficients of a fit that knows their V: for h, for its bands, for averages.
 
         D is the mean of (h − taken)² over the candidates. A ξ chosen (`balanced`) makes the squared
         bias about as large as the variance, which does not know of the choice: B = 4V + ¼D;
@@ -164,13 +164,14 @@ class Choice:
         slope is safe, its band is not, and has 10D. In averages of slopes most of the bias is gone:
         V + ¼D about a line, 2V + ¼D about what bends.
         """
-        Phi = draft.bases[0].numbers(self.points)
+        Phi = fit.basis.numbers(self.points)
         second = Phi.T @ Phi
         second[np.diag_indices_from(second)] += FLOOR * np.trace(second)
         say = np.linalg.solve(second, Phi.T @ self.apart)
-        V, D = covariance, say @ say.T
-        kind = "line" if draft.bare else "balanced" if balanced else "given"
-        return tuple(v * V + d * D for v, d in WIDER[kind])
+        V, D = arrays.to_numpy(fit.covariance), say @ say.T
+        kind = "line" if fit.draft.bare else "balanced" if balanced else "given"
+        covariance, band, mean = (arrays.like(v * V + d * D, fit.coef) for v, d in WIDER[kind])
+        return {"covariance": covariance, "band": band, "mean": mean, "gain": self.gain}
 
 
 def rows_of(terms: np.ndarray) -> np.ndarray:

@@ -189,19 +189,12 @@ class Plan:
         fits = [self.finish(self.fine(draft), parts, choice)]
         if choice.plain:
             fits.append(self.finish(choice.plain, parts, choice))
-        features = fits[0].basis.features
-        if draft.bare:
-            features = self.fine(choice.carrier).bases[0].features
-        polynomial = joint([fit.basis.polynomial for fit in fits])
-        wide = []
-        for fit in fits:
-            fit = fit.written(polynomial, features) if choice.plain or draft.bare else fit
-            V = arrays.to_numpy(fit.covariance)
-            wider = choice.widened(V, fit.draft, self.sides[0].reg is None)
-            covariance, band, mean = (arrays.like(part, fit.coef) for part in wider)
-            more = {"covariance": covariance, "band": band, "mean": mean, "gain": choice.gain}
-            wide.append(replace(fit, **more))
-        fit, *line = wide
+        if choice.plain or draft.bare:
+            polynomial = joint([fit.basis.polynomial for fit in fits])
+            bends = self.fine(choice.carrier) if draft.bare else fits[0].draft
+            fits = [fit.written(polynomial, bends.bases[0].features) for fit in fits]
+        balanced = self.sides[0].reg is None
+        fit, *line = (replace(fit, **choice.widened(fit, balanced)) for fit in fits)
         return line[0].towards(fit, choice.bent) if line else fit
 
     @stage("sizes and trends")
