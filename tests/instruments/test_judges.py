@@ -314,7 +314,7 @@ def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
     basis = SimpleNamespace(numbers=lambda points: oracle.Phi)
     draft = SimpleNamespace(bases=[basis], bare=bare)
     tried = Tried(draft, np.inf, stage_of(oracle, y), regs, None)
-    apart = tried.apart(oracle.X, weights, oracle.Phi @ coef)
+    apart = (tried.values(oracle.X) - (oracle.Phi @ coef)[:, None]) * weights**0.5
     D = np.zeros((N, N))
     for reg, weight in zip(regs, weights, strict=True):
         penalty = np.diag(np.r_[0.0, 1 / N, np.full(width - 2, reg)])

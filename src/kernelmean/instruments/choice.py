@@ -82,11 +82,10 @@ class Tried:
         """h at points, at the ξ of that number."""
         return self.draft.bases[0].numbers(points) @ self.stage.coefficients(self.regs[i])
 
-    def apart(self, points: np.ndarray, weights: np.ndarray, taken: np.ndarray) -> np.ndarray:
-        """w^½(h − taken) at points, a column for each ξ."""
+    def values(self, points: np.ndarray) -> np.ndarray:
+        """h at points, a column for each ξ."""
         coefs = np.column_stack([self.stage.coefficients(reg) for reg in self.regs])
-        off = self.draft.bases[0].numbers(points) @ coefs - taken[:, None]
-        return off * weights**0.5
+        return self.draft.bases[0].numbers(points) @ coefs
 
 
 class Choice:
@@ -136,18 +135,17 @@ class Choice:
             best = judged.best()
         else:
             best, self.bent = judged.beside(plain, min(one.chance for one in tried))
-        points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
-        taken = one.at(points, i)
+        self.points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
+        values = np.hstack([every.values(self.points) for every in tried])
+        taken = values[:, best]
         if plain is not None and best != plain:
             other, j = owner[plain]
             carried = float(rows_of(one.at(X, i) - other.at(X, j))) / (FEW * len(X))
             self.bent = min(self.bent * min(carried, 1.0), 1.0)
         if self.bent < 1.0:
             self.plain = other.draft
-            taken = self.bent * taken + (1.0 - self.bent) * other.at(points, j)
-        parts = np.split(weights, np.cumsum([len(t.regs) for t in tried])[:-1])
-        apart = [t.apart(points, w, taken) for t, w in zip(tried, parts, strict=True)]
-        self.points, self.apart = points, np.hstack(apart)
+            taken = self.bent * taken + (1.0 - self.bent) * values[:, plain]
+        self.apart = (values - taken[:, None]) * weights**0.5
         if lines:  # the first is one along every column
             squares, fewer = judged.projected[lines[0]], judged.projected[best]
             less = self.bent * (squares - fewer)  # at least: squares are convex in between
