@@ -81,7 +81,7 @@ class Polynomial(Saveable):
     @property
     def slopes(self) -> int:
         """Number of columns before the squares."""
-        return min(self.width, 1 + self.once + len(self.bent))
+        return min(self.width, self.with_degree(1).width)
 
     @property
     def terms(self) -> list[tuple]:
@@ -102,11 +102,6 @@ class Polynomial(Saveable):
         scales = np.full(self.middle.shape[0], np.inf)
         scales[self.bent] = 1.0
         return scales
-
-    @property
-    def once(self) -> int:
-        """Number of columns that have no powers."""
-        return len(self.straight) + sum(len(levels) - 1 for _, levels in self.categories)
 
     def __call__(self, points) -> Array:
         # searches are NumPy's, whatever the rows of the fit are

@@ -69,7 +69,7 @@ def seek_scales(
         *points, target = (part[evenly(len(part), limit)] for part in data)
         x, z = (Moving.of(*side, trend) for side in zip(sides, points, at, strict=True))
         y = (target - target.mean()) / (target.std() or 1.0)
-        at = searched(x, z, y, sides[0].plain.once)
+        at = searched(x, z, y, sides[0].plain.width - 1)
     scales = tuple(side.plain.scales for side in sides)
     for own, u, side in zip(scales, at, sides, strict=True):
         own[side.plain.bent] = 10.0 ** u[:-1]
