@@ -333,13 +333,13 @@ class Plan:
         groups, lam, loss_1, n = self._embedded(draft, parts, middle)
         share = choice.share if choice and parts is few else None
         how = self.sides[0].reg, self.split, share, draft.weak
-        stage, xi, loss_2, m = regress(groups, *how)
+        stage, xi, loss_2 = regress(groups, *how)
         if far := [group for group in groups if group.n > group.looked_at.n]:
             for group in far:
-                see_through(group, stage.coefficients(xi), n, m)
-            stage, xi, loss_2, m = regress(groups, *how)
+                see_through(group, stage.coefficients(xi), n, stage.m)
+            stage, xi, loss_2 = regress(groups, *how)
         coef = stage.coefficients(xi)
-        omega, moments = residual_sums(groups, coef, n, m)
+        omega, moments = residual_sums(groups, coef, n, stage.m)
         chosen = choice is not None and self.sides[0].reg is None
         bias = 0.0 if chosen else stage.bias_spread(xi, coef)
         covariance = stage.covariance(xi, omega) + bias
@@ -349,7 +349,7 @@ class Plan:
         kept = self.complete or [part for part in few if part.teaches]
         X, Z, y = (arrays.to_numpy(together(kept, name)) for name in "XZy")
         y = y if self.complete else np.full_like(y, np.nan)
-        told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, m), p, (X, Z, y)
+        told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, stage.m), p, (X, Z, y)
         known = [part.X for part in parts if part.teaches or part.complete]
         box = reduce(Support.merge, map(Support.of, known))
         own = {"reg_lines": groups[-1].stage.own, "support": box}

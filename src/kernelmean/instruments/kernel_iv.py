@@ -356,8 +356,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             for side, rows, form, plain, reg in each
         )
         trends = self._trends(any(len(form.bent) < len(form.each) for form in forms))
-        how = self.features, self.verbose
-        return Plan(kind_of(self.split), sides, trends, *how, roles, few)
+        return Plan(kind_of(self.split), sides, trends, self.features, self.verbose, roles, few)
 
     def _plain(self, forms: tuple[Forms, Forms], parts: list[Part], roles: Roles) -> tuple:
         """The columns beside either kernel, of degree 0."""
