@@ -314,7 +314,7 @@ def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
     basis = SimpleNamespace(numbers=lambda points: oracle.Phi)
     draft = SimpleNamespace(bases=[basis], bare=bare)
     tried = Tried(draft, np.inf, stage_of(oracle, y), regs, None)
-    apart = tried.apart(oracle.X, weights, oracle.Phi @ coef)
+    apart = (tried.values(oracle.X) - (oracle.Phi @ coef)[:, None]) * weights**0.5
     D = np.zeros((N, N))
     for reg, weight in zip(regs, weights, strict=True):
         penalty = np.diag(np.r_[0.0, 1 / N, np.full(width - 2, reg)])
@@ -323,11 +323,12 @@ def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
         )
         D += weight * np.outer(off, off)
     assert_allclose(apart @ apart.T, D, atol=1e-8)
-    choice = SimpleNamespace(points=oracle.X, apart=apart)
-    told = Choice.widened(choice, np.eye(width), draft, balanced)
-    for got, (a, b) in zip(told, (own, band, mean), strict=True):
+    choice = SimpleNamespace(points=oracle.X, apart=apart, gain=None)
+    fit = SimpleNamespace(basis=basis, draft=draft, coef=coef, covariance=np.eye(width))
+    told = Choice.widened(choice, fit, balanced)
+    for name, (a, b) in {"covariance": own, "band": band, "mean": mean}.items():
         expected = a * oracle.Phi @ oracle.Phi.T + b * D
-        at = oracle.Phi @ got @ oracle.Phi.T
+        at = oracle.Phi @ told[name] @ oracle.Phi.T
         assert_allclose(at, expected, atol=1e-3 * np.abs(expected).max())
 
 

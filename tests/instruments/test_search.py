@@ -50,12 +50,18 @@ def scaled(kernel, points, rank: int = 12) -> lengthscales.Scaled:
     return found
 
 
-def search(degree: int | None = 1, kernel=None, **parameters) -> searching.Search:
+def side(kernel, points, degree: int | None = 1, rank: int = 12, **how) -> searching.Moving:
+    return searching.Moving(
+        lengthscales.Scaled(kernel, points, rank), columns(degree, points), **how
+    )
+
+
+def search(degree: int | None = 1, kernel=None, free=(True, True), at=(None, None)) -> tuple:
+    """Both sides, and outcomes."""
     X, y, Z = data()
     kernel = kernel or km.Gaussian((1.0, 1.5), columnwise=True)
-    maps = lengthscales.Scaled(kernel, X, 12), lengthscales.Scaled(kernel, Z, 12)
-    trends = columns(degree, X), columns(degree, Z)
-    return searching.Search(*maps, *trends, y - y.mean(), **parameters)
+    pairs = zip((X, Z), free, at, strict=True)
+    return *(side(kernel, A, degree, free=moves, u=u) for A, moves, u in pairs), y - y.mean()
 
 
 # ------------------------------------------------------------------------------ kernels' slopes
@@ -212,12 +218,12 @@ def test_causal_loss_is_that_of_refits_and_of_the_stage(xi, degree):
 @pytest.mark.parametrize("degree", [None, 0, 1, 2])
 @pytest.mark.parametrize("kernel", [KERNELS[0], KERNELS[3], KERNELS[7], KERNELS[9]], ids=repr)
 def test_gradients_of_both_losses(kernel, degree):
-    s = search(degree, kernel)
-    for map_ in (s.regressors, s.instruments):
-        map_.choose(np.zeros(2))
-    at, other = np.append(U, -2.0), np.array([-0.1, 0.1, -2.5])
-    for make in (s._first, s._second):
-        loss = make(other)
+    x, z, y = search(degree, kernel)
+    at = np.append(U, -2.0)
+    for own in (x, z):
+        own.scaled.choose(np.zeros(2))
+        own.u = np.array([-0.1, 0.1, -2.5])
+    for loss in (searching.first_loss(x, z), searching.second_loss(x, z, y)):
         _, slope = loss(at)
         expected = slow.slopes(lambda u, loss=loss: loss(u)[0], at)
         assert_allclose(slope, expected, rtol=2e-3, atol=2e-4 * np.abs(expected).max())
@@ -225,21 +231,23 @@ def test_gradients_of_both_losses(kernel, degree):
 
 @pytest.mark.parametrize("degree", [None, 0, 1])
 def test_a_search_descends_in_both_stages(degree):
-    s = search(degree)
-    ux, uz = s.found()
+    x, z, y = search(degree)
+    ux, uz = searching.searched(x, z, y)
     start = np.append(np.full(2, 0.5 * np.log10(2)), searching.START)
-    for map_ in (s.regressors, s.instruments):
-        map_.choose(start[:-1])
-    first, second = s._first(start), s._second(uz)
+    for own in (x, z):
+        own.scaled.choose(start[:-1])
+    second = searching.second_loss(x, z, y)
+    x.u = start
+    first = searching.first_loss(x, z)
     assert first(uz)[0] < first(start)[0]
     assert second(ux)[0] < second(start)[0]
 
 
 def test_a_search_goes_on_from_where_another_ended():
-    once = search().found()
-    s = search(at=once)
-    twice = s.found()
-    loss = s._second(twice[1])
+    once = searching.searched(*search())
+    x, z, y = search(at=once)
+    twice = searching.searched(x, z, y)
+    loss = searching.second_loss(x, z, y)
     assert loss(twice[0])[0] <= loss(once[0])[0] * (1 + 1e-9)
 
 
@@ -248,11 +256,8 @@ def test_scales_and_regularisers_stay_within_bounds():
     X, y, Z = data()
     noise = np.random.default_rng(40).normal(size=X.shape)
     for outcome, regressors in ((y, X), (noise[:, 0], X), (y, noise), (np.zeros(40), X)):
-        maps = (
-            lengthscales.Scaled(KERNELS[2], regressors, 12),
-            lengthscales.Scaled(KERNELS[2], Z, 12),
-        )
-        found = searching.Search(*maps, columns(1, regressors), columns(1, Z), outcome).found()
+        sides = side(KERNELS[2], regressors), side(KERNELS[2], Z)
+        found = searching.searched(*sides, outcome)
         for u in found:
             assert np.isfinite(u).all()
             moved = u[:-1] - 0.5 * np.log10(2)  # the start is √d times the lengthscale
@@ -262,15 +267,14 @@ def test_scales_and_regularisers_stay_within_bounds():
 
 @pytest.mark.parametrize("free", [(True, False), (False, True)])
 def test_what_is_not_free_stays(free):
-    for moves, u in zip(free, search(free=free).found(), strict=True):
+    for moves, u in zip(free, searching.searched(*search(free=free)), strict=True):
         assert (u[:-1] != 0).any() == moves
 
 
 def test_one_scale_of_regressors_is_left_to_the_judges():
     X, y, Z = data()
-    maps = lengthscales.Scaled(km.Gaussian(1.0), X[:, :1], 12), lengthscales.Scaled(KERNELS[1], Z)
-    trends = columns(1, X[:, :1]), columns(1, Z)
-    ux, uz = searching.Search(*maps, *trends, y - y.mean()).found()
+    sides = side(km.Gaussian(1.0), X[:, :1]), side(KERNELS[1], Z, rank=lengthscales.RANK)
+    ux, uz = searching.searched(*sides, y - y.mean())
     assert_array_equal(ux[:-1], 0.0)
     assert len(set(uz[:-1])) == 2
 
@@ -280,7 +284,7 @@ def test_the_start_sees_points_in_many_columns(d):
     """k at a typical pair stays of order one; at the medians themselves it is e^(-1.1 d)."""
     X = np.random.default_rng(40).normal(size=(300, d))
     kernel = km.Gaussian(columnwise=True).resolve(X)
-    start = searching._start(lengthscales.Scaled(kernel, X), True, None)[:-1]
+    start = side(kernel, X).u[:-1]
     assert np.median(kernel.scaled(10.0**start)(X)) > 0.3
 
 
@@ -288,8 +292,8 @@ def test_with_few_rows_the_scales_keep_in_step():
     rng = np.random.default_rng(40)
     X, y = rng.normal(size=(40, 5)), rng.normal(size=40)
     kernel = km.Gaussian(columnwise=True).resolve(X)
-    maps = lengthscales.Scaled(kernel, X), lengthscales.Scaled(kernel, X)
-    for u in searching.Search(*maps, columns(1, X), columns(1, X), y).found():
+    sides = (side(kernel, X, rank=lengthscales.RANK) for _ in range(2))
+    for u in searching.searched(*sides, y):
         assert np.ptp(u[:-1]) < 1e-9
 
 
@@ -307,7 +311,7 @@ def test_a_useless_column_becomes_wide():
 
 
 def test_repeats_exactly():
-    one, two = (np.concatenate(search().found()) for _ in range(2))
+    one, two = (np.concatenate(searching.searched(*search())) for _ in range(2))
     assert_array_equal(one, two)
 
 

@@ -5,10 +5,11 @@ All have `fit(X, y, Z, C=None)` and `predict(X, C=None)`, with arguments as in `
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lu_factor, lu_solve
+from scipy.linalg import khatri_rao, lu_factor, lu_solve
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -274,8 +275,8 @@ class SieveIV(_Comparator):
             self.iv_ = KernelIV(Linear(), Linear(), split=0.5, **how).fit(Psi, y, Theta)
         else:
             first, second = _halves(len(y), self.random_state)
-            E = _least_squares(Theta[first], Psi[first])
-            self.coef_ = _least_squares(Theta[second] @ E, y[second])
+            E = np.linalg.lstsq(Theta[first], Psi[first])[0]
+            self.coef_ = np.linalg.lstsq(Theta[second] @ E, y[second])[0]
 
     def _predict(self, X) -> np.ndarray:
         Psi = _products(self._basis, X)
@@ -290,14 +291,7 @@ class SieveIV(_Comparator):
 
 def _products(spline: SplineTransformer, X: np.ndarray) -> np.ndarray:
     """Rows ⊗_j ψ_j(x_j): all products of one basis function per column."""
-    rows = np.ones((len(X), 1))
-    for basis in np.split(spline.transform(X), X.shape[1], axis=1):
-        rows = (rows[:, :, None] * basis[:, None, :]).reshape(len(X), -1)
-    return rows
-
-
-def _least_squares(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    return np.linalg.lstsq(A, B, rcond=None)[0]
+    return reduce(khatri_rao, np.split(spline.transform(X).T, X.shape[1])).T
 
 
 def _halves(n: int, random_state) -> tuple[np.ndarray, np.ndarray]:

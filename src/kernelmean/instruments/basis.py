@@ -49,7 +49,7 @@ class Polynomial(Saveable):
     lines: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, points, powers: int, straight=(), categories=(), lines=()) -> Polynomial:
+    def of(cls, points, powers: int, straight=(), categories=()) -> Polynomial:
         """Standardised by the mean and deviation of `points`."""
         xp = arrays.namespace(points)
         spread = xp.std(points, axis=0)
@@ -57,8 +57,7 @@ class Polynomial(Saveable):
         each = enumerate(map(few_values, arrays.to_numpy(points).T))
         few = tuple((j, values) for j, values in each if values)
         middle = xp.mean(points, axis=0)
-        plain = tuple(straight), tuple(categories)
-        return cls(powers, middle, spread, *plain, few, tuple(lines))
+        return cls(powers, middle, spread, tuple(straight), tuple(categories), few)
 
     def with_degree(self, degree: int | None) -> Polynomial:
         """The same columns up to another power."""
@@ -82,7 +81,7 @@ class Polynomial(Saveable):
     @property
     def slopes(self) -> int:
         """Number of columns before the squares."""
-        return min(self.width, 1 + self.once + len(self.bent))
+        return min(self.width, self.with_degree(1).width)
 
     @property
     def terms(self) -> list[tuple]:
@@ -98,21 +97,11 @@ class Polynomial(Saveable):
         return [k for k, term in enumerate(self.terms) if term in terms and self.powers == 3]
 
     @property
-    def of_lines(self) -> list[int]:
-        """Numbers of the columns made of `lines`."""
-        return [k for k, term in enumerate(self.terms) if term and term[0] in self.lines]
-
-    @property
     def scales(self) -> np.ndarray:
         """1 for columns that may have a kernel beside this, ∞ for the others."""
         scales = np.full(self.middle.shape[0], np.inf)
         scales[self.bent] = 1.0
         return scales
-
-    @property
-    def once(self) -> int:
-        """Number of columns that have no powers."""
-        return len(self.straight) + sum(len(levels) - 1 for _, levels in self.categories)
 
     def __call__(self, points) -> Array:
         # searches are NumPy's, whatever the rows of the fit are
@@ -174,7 +163,8 @@ class Basis(Saveable):
     @property
     def lines(self) -> list[int]:
         """Columns that have a λ of their own in stage 1, beside that of the kernel's."""
-        return self.polynomial.of_lines if self.features.rank_ else []
+        terms, own = enumerate(self.polynomial.terms), self.polynomial.lines
+        return [k for k, term in terms if term and term[0] in own] if self.features.rank_ else []
 
     @property
     def width(self) -> int:

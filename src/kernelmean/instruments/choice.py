@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import Saveable
+from ..core import Saveable, arrays
 from ..core.minimise import mean_and_error
 from ..core.moments import evenly
 from ..regression.lengthscales import SCALE_DECADES
@@ -82,11 +82,10 @@ class Tried:
         """h at points, at the ξ of that number."""
         return self.draft.bases[0].numbers(points) @ self.stage.coefficients(self.regs[i])
 
-    def apart(self, points: np.ndarray, weights: np.ndarray, taken: np.ndarray) -> np.ndarray:
-        """w^½(h − taken) at points, a column for each ξ."""
+    def values(self, points: np.ndarray) -> np.ndarray:
+        """h at points, a column for each ξ."""
         coefs = np.column_stack([self.stage.coefficients(reg) for reg in self.regs])
-        off = self.draft.bases[0].numbers(points) @ coefs - taken[:, None]
-        return off * weights**0.5
+        return self.draft.bases[0].numbers(points) @ coefs
 
 
 class Choice:
@@ -136,18 +135,17 @@ class Choice:
             best = judged.best()
         else:
             best, self.bent = judged.beside(plain, min(one.chance for one in tried))
-        points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
-        taken = one.at(points, i)
+        self.points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
+        values = np.hstack([every.values(self.points) for every in tried])
+        taken = values[:, best]
         if plain is not None and best != plain:
             other, j = owner[plain]
             carried = float(rows_of(one.at(X, i) - other.at(X, j))) / (FEW * len(X))
             self.bent = min(self.bent * min(carried, 1.0), 1.0)
         if self.bent < 1.0:
             self.plain = other.draft
-            taken = self.bent * taken + (1.0 - self.bent) * other.at(points, j)
-        parts = np.split(weights, np.cumsum([len(t.regs) for t in tried])[:-1])
-        apart = [t.apart(points, w, taken) for t, w in zip(tried, parts, strict=True)]
-        self.points, self.apart = points, np.hstack(apart)
+            taken = self.bent * taken + (1.0 - self.bent) * values[:, plain]
+        self.apart = (values - taken[:, None]) * weights**0.5
         if lines:  # the first is one along every column
             squares, fewer = judged.projected[lines[0]], judged.projected[best]
             less = self.bent * (squares - fewer)  # at least: squares are convex in between
@@ -155,8 +153,8 @@ class Choice:
         self.draft = replace(one.draft, weak=weak and one.draft.bare)
         self.share, self.carrier = one.regs[i] / one.stage.size, likeliest.draft
 
-    def widened(self, covariance, draft: StructuralDraft, balanced: bool) -> tuple[np.ndarray, ...]:
-        """V + B of coefficients of a draft, from their V: for h, for its bands, for averages.
+    def widened(self, fit: Any, balanced: bool) -> dict[str, Any]:
+        """V + B of coefficients of a fit that knows their V: for h, for its bands, for averages.
 
         D is the mean of (h − taken)² over the candidates. A ξ chosen (`balanced`) makes the squared
         bias about as large as the variance, which does not know of the choice: B = 4V + ¼D;
@@ -164,13 +162,14 @@ class Choice:
         slope is safe, its band is not, and has 10D. In averages of slopes most of the bias is gone:
         V + ¼D about a line, 2V + ¼D about what bends.
         """
-        Phi = draft.bases[0].numbers(self.points)
+        Phi = fit.basis.numbers(self.points)
         second = Phi.T @ Phi
         second[np.diag_indices_from(second)] += FLOOR * np.trace(second)
         say = np.linalg.solve(second, Phi.T @ self.apart)
-        V, D = covariance, say @ say.T
-        kind = "line" if draft.bare else "balanced" if balanced else "given"
-        return tuple(v * V + d * D for v, d in WIDER[kind])
+        V, D = arrays.to_numpy(fit.covariance), say @ say.T
+        kind = "line" if fit.draft.bare else "balanced" if balanced else "given"
+        covariance, band, mean = (arrays.like(v * V + d * D, fit.coef) for v, d in WIDER[kind])
+        return {"covariance": covariance, "band": band, "mean": mean, "gain": self.gain}
 
 
 def rows_of(terms: np.ndarray) -> np.ndarray:

@@ -1,9 +1,12 @@
 """Stage one: the embedding of regressors given instruments, and its regulariser."""
 
-import itertools
-from collections.abc import Callable, Sequence
+from __future__ import annotations
 
-from ..core import Array, Moments, arrays, solves
+import itertools
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from ..core import Array, arrays, solves
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.rows import put_together
 from ..regression.leave_one_out import LeaveOneOut
@@ -15,30 +18,35 @@ COARSE = 500  # rows that bracket λ
 GRID = 45  # of a regulariser's bracketing search: each value costs r² operations
 
 
+class Learned(NamedTuple):
+    """What stage 1 is learned from: ΘᵀΘ/n in its eigenbasis, ΘᵀΦ/n and n."""
+
+    grid: solves.EigenGrid
+    cross: Array
+    n: int
+
+    @classmethod
+    def of(cls, groups: Iterable[Group]) -> Learned:
+        """The rows of all groups."""
+        moments = merged(group.moments for group in groups)
+        return cls(solves.EigenGrid.of(moments.mean("zz")), moments.mean("zx"), moments.n)
+
+
 class FirstStage:
     """z ↦ E[(t, φ)(X) | z] = Eᵀθ(z), with what the leverage of a row needs.
 
     E = (ΘᵀΘ/n + λI)⁻¹ΘᵀΦ/n; in `roots`, RᵀR = (ΘᵀΘ/n + λI)⁻¹/n. Lines, columns of Φ, may have a λ
     of their `own`; exogenous regressors tell θ → `exogenous`ᵀθ by themselves; `known` are columns
-    that are functions of the instruments.
+    that are functions of the instruments. Both are told by the `kinds` of a group.
     """
 
-    def __init__(
-        self,
-        grid: solves.EigenGrid,
-        cross,
-        n: int,
-        reg: float,
-        lines: list[int],
-        own: float | None,
-        exogenous=None,
-        known: Sequence[int] = (),
-    ):
-        regs = (reg,) if own is None else (own, reg)
-        embeds = [grid.vectors @ (grid.shrink(r)[:, None] * (grid.vectors.T @ cross)) for r in regs]
-        self.E, self.lines, self.own, self.known = embeds[-1], lines, own, list(known)
+    def __init__(self, learned: Learned, reg: float, own: float | None, kinds, exogenous=None):
+        grid, n, regs = learned.grid, learned.n, (reg,) if own is None else (own, reg)
+        cross = grid.vectors.T @ learned.cross
+        embeds = [grid.vectors @ (grid.shrink(r)[:, None] * cross) for r in regs]
+        self.E, self.own, (self.lines, _, self.known) = embeds[-1], own, kinds
         if own is not None:
-            self.E[:, lines] = embeds[0][:, lines]
+            self.E[:, self.lines] = embeds[0][:, self.lines]
         self.roots = [_root(grid, r, n) for r in regs]
         self.exogenous: list[Array] = []  # the same of what these regressors tell
         if exogenous is not None:
@@ -95,7 +103,7 @@ def embed(groups: list[Group], reg: float | None, split: str) -> tuple[float, fl
     teachers = [g for g in groups if g.teaches]
     if not groups[0].basis_z.features.rank_:
         reg = reg or 0.0  # least squares
-    if all(g.own for g in teachers) and split != "share":
+    if split in ("loo", "samples"):
         stage, reg, loss = jackknife_stage(teachers, reg)
         stages = [stage] * len(groups)
         if split == "samples":
@@ -114,9 +122,9 @@ def jackknife_stage(
 
     The loss, Σ‖φ_i − F_i‖²/(1 − h_i)²/n, is of a few rows, its moments those of all.
     """
-    moments, basis = merged(group.moments for group in groups), groups[0].basis_x
-    grid, cross, n = solves.EigenGrid.of(moments.mean("zz")), moments.mean("zx"), moments.n
-    few = int(min(SEARCH_ROWS, max(FEWEST, LOSS_COST / basis.width**2)))
+    learned, (lines, curves, _) = Learned.of(groups), groups[0].kinds
+    grid, cross, n = learned
+    few = int(min(SEARCH_ROWS, max(FEWEST, LOSS_COST / groups[0].basis_x.width ** 2)))
     Phi, Theta, *_ = put_together([g.few(few // len(groups)) for g in groups])
 
     def best(columns, reg: float | None) -> tuple[float, float]:
@@ -125,26 +133,23 @@ def jackknife_stage(
         reg, value = loss.best(coarse=COARSE) if reg is None else (float(reg), loss(reg))
         return reg, value * n / Theta.shape[0]  # a mean over the rows looked at
 
-    lines, curves, known = groups[0].kinds
     own = best(lines, None)[0] if lines and reg is None else own
     reg, value = best(curves, reg)
     alone = groups[0].part.exogenous(groups[0].basis_z)
-    return FirstStage(grid, cross, n, reg, lines, own, alone, known), reg, value
+    return FirstStage(learned, reg, own, groups[0].kinds, alone), reg, value
 
 
-def split_loss(
-    grid: solves.EigenGrid, first: Moments, second: Moments, group: Group, columns
-) -> Callable[[float], float]:
-    """The loss of an E[φ(X) | z] learned from `first` on other rows, a group of moments `second`.
+def split_loss(learned: Learned, group: Group, columns) -> Callable[[float], float]:
+    """The loss of an E[φ(X) | z] on the rows of a group, which it was not learned from.
 
     With ΘᵀΘ/n = Q diag(s) Qᵀ, E = A D Qᵀ, D = diag(d), d = 1/(s + λ): (1/m) Σ ‖φ(x̃) − Eθ(z̃)‖² is
     (1/m) Σ k(x̃, x̃) − 2 cᵀd + dᵀGd.
     """
-    Q = grid.vectors
-    A, other = (Q.T @ some(moments.mean("zx"), columns) for moments in (first, second))
+    Q, own = learned.grid.vectors, group.moments
+    A, other = (Q.T @ some(cross, columns) for cross in (learned.cross, own.mean("zx")))
     c = arrays.namespace(A).sum(A * other, axis=1)
-    G = (A @ A.T) * (Q.T @ second.mean("zz") @ Q)
-    return quadratic(group.mean_norm(columns), c, G, grid.shrink)
+    G = (A @ A.T) * (Q.T @ own.mean("zz") @ Q)
+    return quadratic(group.mean_norm(columns), c, G, learned.grid.shrink)
 
 
 def quadratic(constant: float, linear, square, at: Callable) -> Callable[[float], float]:
@@ -159,25 +164,22 @@ def quadratic(constant: float, linear, square, at: Callable) -> Callable[[float]
 
 def split_stages(groups: list[Group], reg) -> tuple[list, float, float]:
     """Stage 1 for each group from the others (of two groups: for the second, from the first)."""
-    moments, (lines, curves, known) = [g.moments for g in groups], groups[0].kinds
+    kinds = lines, curves, _ = groups[0].kinds
     if groups[0].outcome:
-        firsts = [merged(moments[:a] + moments[a + 1 :]) for a in range(len(groups))]
+        firsts = [Learned.of(other for other in groups if other is not own) for own in groups]
     else:
-        firsts, moments, groups = moments[:1], moments[1:], groups[1:]
-    grids = [solves.EigenGrid.of(first.mean("zz")) for first in firsts]
-    sides = list(zip(grids, firsts, moments, groups, strict=True))
-    n = sum(second.n for second in moments)
+        firsts, groups = [Learned.of(groups[:1])], groups[1:]
+    n, spread = sum(group.n for group in groups), firsts[0].grid.values
 
     def best(columns, reg: float | None) -> tuple[float, float]:
-        losses = [(split_loss(*side, columns), side[2].n) for side in sides]
-        size = float(arrays.namespace(grids[0].values).sum(grids[0].values))
+        pairs = zip(firsts, groups, strict=True)
+        losses = [(split_loss(learned, group, columns), group.n) for learned, group in pairs]
+        size = float(arrays.namespace(spread).sum(spread))
         return choose(reg, lambda r: sum(loss(r) * m for loss, m in losses) / n, size)
 
     own = best(lines, None)[0] if lines and reg is None else None
     reg, value = best(curves, reg)
-    told = reg, lines, own, None, known
-    stages = [FirstStage(grid, one.mean("zx"), one.n, *told) for grid, one, *_ in sides]
-    return stages, reg, value
+    return [FirstStage(learned, reg, own, kinds) for learned in firsts], reg, value
 
 
 def choose(reg: float | None, loss: Callable, size: float) -> tuple[float, float]:

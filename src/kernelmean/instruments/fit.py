@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import chain
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import clone
@@ -27,7 +27,7 @@ from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
 from .columns import Roles
 from .first_stage import embed
 from .groups import Group, Part, together
-from .search import ROWS, seek_scales
+from .search import ROWS, Side, seek_scales
 from .second_stage import XI, Equations, moment_test, regress, residual_sums, see_through
 
 FINE = 1e-8  # of the trace: landmarks where lengthscales are tuned
@@ -87,9 +87,8 @@ class StructuralFit(Saveable):
         basis, old = Basis(polynomial, features), self.basis
         place = [polynomial.terms.index(term) for term in old.polynomial.terms]
         place += range(polynomial.width, polynomial.width + old.features.rank_)
-        into = np.eye(basis.width)[:, place]
-        coef, V = map(arrays.to_numpy, (self.coef, self.covariance))
-        coef, V = (arrays.like(part, self.coef) for part in (into @ coef, into @ V @ into.T))
+        into = arrays.like(np.eye(basis.width)[:, place], self.coef)
+        coef, V = into @ self.coef, into @ self.covariance @ into.T
         draft = replace(self.draft, trend=polynomial.powers - 1, bases=(basis, self.draft.bases[1]))
         regs = self.regs[0], LIMIT if self.draft.bare else self.regs[1]
         return replace(self, draft=draft, coef=coef, covariance=V, regs=regs)
@@ -107,14 +106,11 @@ class StructuralFit(Saveable):
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked for, kernels resolved; pairs are of the regressors and of the instruments."""
+    """What is asked for, kernels resolved; sides are the regressors and the instruments."""
 
     split: str  # the way of sharing rows
-    kernels: Pair  # at the lengthscales that the search starts from; None where all is straight
-    plain: tuple[Polynomial, Polynomial]  # what stands beside them, of degree 0
+    sides: tuple[Side, ...]
     trends: tuple[int | None, ...]  # to choose from
-    tunes: tuple[bool, bool]  # whether lengthscales are searched
-    regs: tuple[float | None, float | None]  # of stage 1 and stage 2
     features: FeatureMap | None
     verbose: Verbose
     roles: Roles
@@ -123,7 +119,7 @@ class Plan:
 
     def fit(self, parts: list[Part]) -> StructuralFit:
         """Drafts judged on a few rows; then both stages of the one taken, with all rows."""
-        if None in self.kernels:
+        if any(side.kernel is None for side in self.sides):
             return self.finish(self.straight(self.trends[-1] or 1), parts)
         plans = [(self, ROWS), *((other, ROWS[:1]) for other in self.others)]
         makers = list(chain(*side_by_side(lambda plan: Plan.makers(*plan), plans, worth=0)))
@@ -144,12 +140,12 @@ class Plan:
     @property
     def plainer(self) -> bool:
         """Whether two-stage least squares may do as well."""
-        return len(self.trends) > 1 and all(self.tunes)
+        return len(self.trends) > 1 and all(side.tuned for side in self.sides)
 
     def makers(self, rows: Sequence[int]) -> list[Callable[[], StructuralDraft]]:
         """Of drafts at the scales of a search, a single one of each size, and without kernels."""
-        x, z = self._scales(rows)
-        sizes = SIZES if self.tunes[0] and len(self.plain[0].bent) == 1 else (1.0,)
+        (x, z), own_x = self._scales(rows), self.sides[0]
+        sizes = SIZES if own_x.tuned and len(own_x.plain.bent) == 1 else (1.0,)
         smooth = z, self.basis(1, self.trends[-1], z)
         own, columns = len(self.roles.x), max(side.shape[1] for side in self.rows)
         most = max(1, len(self.rows[0]) // (ROWS_PER_COLUMN * columns))
@@ -176,7 +172,7 @@ class Plan:
     @cached_property
     def shared(self) -> list[tuple[int, int]]:
         """Columns of the regressors that are columns of the instruments, too."""
-        x, z = self.plain
+        x, z = (side.plain for side in self.sides)
         return [(i, j) for i, j in self.few[0].shared if i in x.bent and j in z.bent]
 
     @cached_property
@@ -193,19 +189,12 @@ class Plan:
         fits = [self.finish(self.fine(draft), parts, choice)]
         if choice.plain:
             fits.append(self.finish(choice.plain, parts, choice))
-        features = fits[0].basis.features
-        if draft.bare:
-            features = self.fine(choice.carrier).bases[0].features
-        polynomial = joint([fit.basis.polynomial for fit in fits])
-        wide = []
-        for fit in fits:
-            fit = fit.written(polynomial, features) if choice.plain or draft.bare else fit
-            V = arrays.to_numpy(fit.covariance)
-            wider = choice.widened(V, fit.draft, self.regs[1] is None)
-            covariance, band, mean = (arrays.like(part, fit.coef) for part in wider)
-            more = {"covariance": covariance, "band": band, "mean": mean, "gain": choice.gain}
-            wide.append(replace(fit, **more))
-        fit, *line = wide
+        if choice.plain or draft.bare:
+            polynomial = joint([fit.basis.polynomial for fit in fits])
+            bends = self.fine(choice.carrier) if draft.bare else fits[0].draft
+            fits = [fit.written(polynomial, bends.bases[0].features) for fit in fits]
+        balanced = self.sides[0].reg is None
+        fit, *line = (replace(fit, **choice.widened(fit, balanced)) for fit in fits)
         return line[0].towards(fit, choice.bent) if line else fit
 
     @stage("sizes and trends")
@@ -222,8 +211,9 @@ class Plan:
         if self.plainer and not draft.bare and loss_1 >= equations.untold(draft.bases[0].curves):
             return []
         moved = equations.concentration if self.split != "samples" else np.inf
-        given = 1.0 if draft.bare else self.regs[1]
-        searched = np.isfinite(draft.scales[0]).sum() if self.tunes[0] and not draft.bare else 1
+        x, kernel = self.sides[0], not draft.bare
+        given = x.reg if kernel else 1.0
+        searched = np.isfinite(draft.scales[0]).sum() if x.tuned and kernel else 1
         polynomial, own_x = draft.bases[0].polynomial, range(len(self.roles.x))
         alone = draft.bare or {*polynomial.bent} & {*polynomial.lines}
         for trend in (draft.trend,) if alone else self.trends:
@@ -257,38 +247,35 @@ class Plan:
         if not np.array_equal(finer, z):
             basis = self.basis(1, trend, finer)
         own, shared = self.basis(0, trend, x), [i for i, _ in self.shared]
-        few = {j for j, _ in self.plain[0].few if shared and j not in shared}
-        ends = [j for j in self.plain[0].bent if j in few and x[j] > STRAIGHT]
+        few = {j for j, _ in own.polynomial.few if shared and j not in shared}
+        ends = [j for j in own.polynomial.bent if j in few and x[j] > STRAIGHT]
         polynomial = replace(own.polynomial, lines=(*own.polynomial.lines, *ends))
         return self.draft(trend, (x, finer), (replace(own, polynomial=polynomial), basis))
 
     def straight(self, degree: int, lines: Sequence[Sequence[int]] = ((), ())) -> StructuralDraft:
         """Powers of the columns alone on either side, of some no more than lines: least squares."""
-        plain = [p.with_lines(some) for p, some in zip(self.plain, lines, strict=True)]
+        pairs = zip(self.sides, lines, strict=True)
+        plain = [side.plain.with_lines(some) for side, some in pairs]
         fitted = (Bare().fit(points, "linear") for points in self.points)
         x, z = map(Basis, (p.with_degree(degree) for p in plain), fitted)
-        return self.draft(degree, (self.plain[0].scales, self.plain[1].scales), (x, z))
+        return self.draft(degree, tuple(side.plain.scales for side in self.sides), (x, z))
 
-    def draft(self, trend: int | None, scales: Pair, bases: Pair) -> StructuralDraft:
+    def draft(self, trend: int | None, scales: tuple, bases: Pair) -> StructuralDraft:
         """Coordinates at these lengthscales."""
-        return StructuralDraft(trend, tuple(map(self._kernel, (0, 1), scales)), scales, bases)
+        return StructuralDraft(trend, tuple(map(Side.at, self.sides, scales)), scales, bases)
 
     def basis(self, i: int, trend: int | None, scales) -> Basis:
         """Of one side, coarse where it is yet to be judged."""
-        own = self._feature_map(self.tunes[i], COARSE)
+        side = self.sides[i]
+        own = self._feature_map(side.tuned, COARSE)
         with checks.hushed():  # of a rank that is used up the last fit will tell
-            own.fit(self.points[i], self._kernel(i, scales) or "linear")
-        return Basis(self.plain[i].with_degree(trend), own)
-
-    def _kernel(self, i: int, scales: np.ndarray) -> Any:
-        """At these lengthscales, where they are searched; None where nothing bends."""
-        kernel = self.kernels[i]
-        return kernel.scaled(scales) if kernel and self.tunes[i] else kernel
+            own.fit(self.points[i], side.at(scales) or "linear")
+        return Basis(side.plain.with_degree(trend), own)
 
     def fine(self, draft: StructuralDraft) -> StructuralDraft:
         """The draft with landmarks as close together as tuned lengthscales ask for."""
         for i in (0, 1):
-            if draft.bases[i].features.rank_ and self.tunes[i] and self.features is None:
+            if draft.bases[i].features.rank_ and self.sides[i].tuned and self.features is None:
                 draft = self._again(draft, i, Nystroem(tol=FINE))
         return draft
 
@@ -302,7 +289,7 @@ class Plan:
         def loss(draft: StructuralDraft) -> float:
             return self._embedded(draft, self.few, 0.0)[2]
 
-        if draft.bare or not self.tunes[1]:
+        if draft.bare or not self.sides[1].tuned:
             return draft
         least = loss(draft)
         for _ in range(HALVINGS):
@@ -325,7 +312,7 @@ class Plan:
     def _embedded(self, draft: StructuralDraft, parts: list[Part], middle: float) -> tuple:
         """The rows in coordinates with their embeddings; λ, the loss of stage 1 and its rows."""
         groups = [Group(part, *draft.bases, middle) for part in parts]
-        found = embed(groups, self.regs[0], self.split)
+        found = embed(groups, self.sides[1].reg, self.split)
         if draft.bare:  # leaving rows out adds variance, which counts where instruments are weak
             for group in groups:
                 group.own = False
@@ -345,15 +332,15 @@ class Plan:
         middle = _mean_outcome(few) if trends else 0.0
         groups, lam, loss_1, n = self._embedded(draft, parts, middle)
         share = choice.share if choice and parts is few else None
-        how = self.regs[1], self.split, share, draft.weak
-        stage, xi, loss_2, m = regress(groups, *how)
+        how = self.sides[0].reg, self.split, share, draft.weak
+        stage, xi, loss_2 = regress(groups, *how)
         if far := [group for group in groups if group.n > group.looked_at.n]:
             for group in far:
-                see_through(group, stage.coefficients(xi), n, m)
-            stage, xi, loss_2, m = regress(groups, *how)
+                see_through(group, stage.coefficients(xi), n, stage.m)
+            stage, xi, loss_2 = regress(groups, *how)
         coef = stage.coefficients(xi)
-        omega, moments = residual_sums(groups, coef, n, m)
-        chosen = choice is not None and self.regs[1] is None
+        omega, moments = residual_sums(groups, coef, n, stage.m)
+        chosen = choice is not None and self.sides[0].reg is None
         bias = 0.0 if chosen else stage.bias_spread(xi, coef)
         covariance = stage.covariance(xi, omega) + bias
         p = np.nan if moments is None else moment_test(moments, lam)
@@ -362,21 +349,19 @@ class Plan:
         kept = self.complete or [part for part in few if part.teaches]
         X, Z, y = (arrays.to_numpy(together(kept, name)) for name in "XZy")
         y = y if self.complete else np.full_like(y, np.nan)
-        told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, m), p, (X, Z, y)
+        told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, stage.m), p, (X, Z, y)
         known = [part.X for part in parts if part.teaches or part.complete]
         box = reduce(Support.merge, map(Support.of, known))
         own = {"reg_lines": groups[-1].stage.own, "support": box}
         return StructuralFit(draft, self.roles, *told, **own)
 
     @stage("lengthscales")
-    def _scales(self, rows: Sequence[int]) -> Pair:
+    def _scales(self, rows: Sequence[int]) -> tuple[np.ndarray, ...]:
         """The shape of both kernels, one scale per column, as far as they are searched."""
-        if not any(self.tunes) or not self.complete:
-            return self.plain[0].scales, self.plain[1].scales
-        x, z = (part.with_degree(self.trends[-1]) for part in self.plain)
-        X, Z, y = (arrays.to_numpy(together(self.complete, name)) for name in "XZy")
-        regs = self.regs[::-1]
-        return seek_scales(self.kernels, (X, Z, y), (x, z), self.tunes, regs, rows, self.verbose)
+        if not any(side.tuned for side in self.sides) or not self.complete:
+            return tuple(side.plain.scales for side in self.sides)
+        data = [arrays.to_numpy(together(self.complete, name)) for name in "XZy"]
+        return seek_scales(self.sides, self.trends[-1], data, rows, self.verbose)
 
     def _feature_map(self, tuned: bool, otherwise: FeatureMap) -> FeatureMap:
         """What was asked for, or something else where lengthscales were tuned."""

@@ -225,9 +225,7 @@ def _power(token: Any) -> float:
 
 
 def _formulaic() -> Any:
-    for module in ("formulaic.parser", "formulaic"):
-        found = require(module, "a formula", 'pip install "kernelmean[iv]"')
-    return found
+    return require("formulaic", "a formula", 'pip install "kernelmean[iv]"')
 
 
 def _check_once(formula: str, parts: dict[str, list]) -> None:

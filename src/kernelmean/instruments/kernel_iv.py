@@ -26,6 +26,7 @@ from .fit import Plan, StructuralFit
 from .formula import read_formula
 from .groups import LOOKED_AT, Part, kind_of, share, thinned_parts, together
 from .inference import StructuralInference
+from .search import Side
 from .summary import account
 
 
@@ -347,37 +348,28 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     ) -> Plan:
         """With columns in these forms."""
         known = [part for part in few if part.teaches or part.complete]
-        X, Z = together(known, "X"), together(few, "Z")
-        straight = any(len(form.bent) < len(form.each) for form in forms)
-        return Plan(
-            kind_of(self.split),
-            (self._kernel("x", X, roles, forms[0]), self._kernel("z", Z, roles, forms[1])),
-            self._plain(forms, parts, roles),
-            self._trends(few, straight),
-            (self._tuned(forms[0]), self._tuned(forms[1])),
-            (self.reg_stage1, self.reg_stage2),
-            self.features,
-            self.verbose,
-            roles,
-            few,
+        points = together(known, "X"), together(few, "Z")
+        regs = self.reg_stage2, self.reg_stage1
+        each = zip("xz", points, forms, self._plain(forms, parts, roles), regs, strict=True)
+        sides = tuple(
+            Side(self._kernel(side, rows, roles, form), plain, self._tuned(form), reg)
+            for side, rows, form, plain, reg in each
         )
+        trends = self._trends(any(len(form.bent) < len(form.each) for form in forms))
+        return Plan(kind_of(self.split), sides, trends, self.features, self.verbose, roles, few)
 
     def _plain(self, forms: tuple[Forms, Forms], parts: list[Part], roles: Roles) -> tuple:
         """The columns beside either kernel, of degree 0."""
         teachers = thinned_parts([part for part in parts if part.teaches], SEARCH_ROWS)
         sides = zip("XZ", forms, (roles.regressors, roles.instruments), strict=True)
-        bent = {*forms[0].bent, *(i for i, _ in parts[0].shared)}
-        plain = {*range(len(roles.regressors))} - bent
-        return tuple(
+        x, z = (
             Polynomial.of(
-                together(teachers, i),
-                1,
-                form.those(LINEAR),
-                form.levels(parts, i, names),
-                plain if i == "X" else (),
+                together(teachers, i), 1, form.those(LINEAR), form.levels(parts, i, names)
             )
             for i, form, names in sides
         )
+        bent = {*forms[0].bent, *(i for i, _ in parts[0].shared)}
+        return replace(x, lines=tuple({*range(len(roles.regressors))} - bent)), z
 
     def _kernel(self, side: str, points, roles: Roles, form: Forms) -> Kernel | None:
         """At the lengthscale that these points suggest; None where every column is straight."""
@@ -395,7 +387,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             argument=f"({side.upper()}, C)",
         )
 
-    def _trends(self, few: list[Part], straight: bool) -> tuple[int | None, ...]:
+    def _trends(self, straight: bool) -> tuple[int | None, ...]:
         """The degrees to choose from: a plane needs numbers in every column."""
         if self.trend is None and straight:
             raise ValueError(

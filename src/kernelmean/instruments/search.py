@@ -1,7 +1,7 @@
 """Search for the shape of two kernels: one lengthscale scale per column, by gradient descent.
 
 A `Scaled` map holds landmarks fixed while the kernel's lengthscales move, so that the coordinates
-Φ are smooth in the scales; `pullback` carries a gradient with respect to Φ back to them. `Search`
+Φ are smooth in the scales; `pullback` carries a gradient with respect to Φ back to them. The search
 alternates between the two stages of instrumental-variable regression:
 
 1. the scales of the instruments and λ descend on the leave-one-out loss of stage 1,
@@ -13,6 +13,8 @@ stage 2 it is trusted with one column beside another: a single scale, the trend 
 `judges`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,61 +25,159 @@ from ..core.minimise import descend
 from ..core.moments import evenly
 from ..core.progress import Verbose, track
 from ..core.solves import kept, small_inverse
+from ..kernels import Kernel
 from ..regression.lengthscales import (
     REG_DECADES,
+    ROWS_PER_SCALE,
     SCALE_DECADES,
     Scaled,
     stage1_loss,
-    tie_of,
-    tied,
 )
 from .basis import Polynomial, trend_penalty
+from .choice import Pair
 
 START = -4.0  # log10 of λ and ξ
 ROWS = (400, 1000)  # of the rounds: each chooses landmarks afresh
 STEPS = 25  # of L-BFGS in a descent
 
-Pair = tuple[Any, Any]  # of regressors (X, C) and of instruments (Z, C)
+
+@dataclass(frozen=True)
+class Side:
+    """What is asked for along (X, C), or along (Z, C)."""
+
+    kernel: Kernel | None  # at the lengthscales that the search starts from; None: all is straight
+    plain: Polynomial  # what stands beside it, of degree 0
+    tuned: bool  # whether lengthscales are searched
+    reg: float | None  # of the stage that they are searched by: ξ for (X, C), λ for (Z, C)
+
+    def at(self, scales: np.ndarray) -> Any:
+        """The kernel at these lengthscales, where they are searched."""
+        return self.kernel.scaled(scales) if self.kernel and self.tuned else self.kernel
 
 
 def seek_scales(
-    kernels: Pair,
-    data: tuple[np.ndarray, np.ndarray, np.ndarray],
-    beside: tuple[Polynomial, Polynomial],
-    free: tuple[bool, bool],
-    regs: Pair,
-    rows: Sequence[int],
+    sides: Sequence[Side], trend: int | None, data: Sequence[np.ndarray], rows: Sequence[int],
     verbose: Verbose,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, ...]:  # fmt: skip
     """Scales of the lengthscales of both kernels, in rounds on so many of the rows (X, Z, y).
 
-    `beside` are the polynomials beside the kernels; `free` says which scales move. Columns that
-    have no kernel get the scale ∞.
+    Columns that have no kernel get the scale ∞.
     """
     at: Pair = (None, None)
     limits = [*(min(limit, len(data[2]) // 2) for limit in rows[:-1]), rows[-1]]
     for limit in track(limits, description="Lengthscales", verbose=verbose):
-        X, Z, target = (part[evenly(len(part), limit)] for part in data)
-        at = Search(
-            _scaled(kernels[0], X, beside[0]),
-            _scaled(kernels[1], Z, beside[1]),
-            beside[0](X),
-            beside[1](Z),
-            (target - target.mean()) / (target.std() or 1.0),
-            free,
-            regs,
-            at,
-            beside[0].once,
-        ).found()
-    found = beside[0].scales, beside[1].scales
-    for scales, u, polynomial in zip(found, at, beside, strict=True):
-        scales[polynomial.bent] = 10.0 ** u[:-1]
-    return found
+        *points, target = (part[evenly(len(part), limit)] for part in data)
+        x, z = (Moving.of(*side, trend) for side in zip(sides, points, at, strict=True))
+        y = (target - target.mean()) / (target.std() or 1.0)
+        at = searched(x, z, y, sides[0].plain.width - 1)
+    scales = tuple(side.plain.scales for side in sides)
+    for own, u, side in zip(scales, at, sides, strict=True):
+        own[side.plain.bent] = 10.0 ** u[:-1]
+    return scales
 
 
-def _scaled(kernel, points: np.ndarray, beside: Polynomial) -> Scaled:
-    """Coordinates of the columns that have a kernel."""
-    return Scaled(kernel.on(beside.bent, points.shape[1]), points[:, beside.bent])
+@dataclass
+class Moving:
+    """The kernel of one side, whose scales move, beside columns that have none.
+
+    Parameters
+    ----------
+    scaled : Scaled
+    beside : array of shape (n, p)
+        The trend: columns before the kernel's coordinates.
+    free : bool
+        Whether scales move, or the regulariser of the stage only.
+    reg : float, optional
+        A regulariser that does not move.
+    u : array, optional
+        log10 of scales and regulariser, from which to go on. Otherwise √d times the lengthscale of
+        every column: k at a typical pair is then that of one column.
+    """
+
+    scaled: Scaled
+    beside: np.ndarray
+    free: bool = True
+    reg: float | None = None
+    u: Any = None
+
+    @classmethod
+    def of(cls, side: Any, points: np.ndarray, u: np.ndarray | None, trend: int | None) -> Moving:
+        """The columns of points that bend, beside a trend in all of them."""
+        bent = side.plain.bent
+        scaled = Scaled(side.kernel.on(bent, points.shape[1]), points[:, bent])
+        return cls(scaled, side.plain.with_degree(trend)(points), side.tuned, side.reg, u)
+
+    def __post_init__(self) -> None:
+        d = self.scaled.points.shape[1]
+        middle, reach = (0.5 * np.log10(d), SCALE_DECADES) if self.free else (0.0, 0.0)
+        of_reg, log_reg = REG_DECADES, START
+        if self.reg is not None:
+            log_reg = float(np.log10(max(self.reg, 10.0 ** REG_DECADES[0])))
+            of_reg = log_reg, log_reg
+        self.bounds = [(middle - reach, middle + reach)] * d + [of_reg]
+        if self.u is None:
+            self.u = np.append(np.full(d, middle), log_reg)
+
+    def columns(self, u: np.ndarray) -> np.ndarray:
+        """The trend and the kernel's coordinates."""
+        return np.hstack([self.beside, self.scaled(u[:-1])])
+
+    def slope(self, on_columns: np.ndarray, on_reg: float, u: np.ndarray) -> np.ndarray:
+        """In u, of a loss with these gradients with respect to the columns and the regulariser."""
+        on_Phi = on_columns[:, self.beside.shape[1] :]
+        return np.append(self.scaled.pullback(on_Phi), on_reg * 10.0 ** u[-1] * np.log(10.0))
+
+    def descend(self, loss: Callable) -> None:
+        """L-BFGS on the logarithm of the loss; with few rows the scales keep in step."""
+        in_step = len(self.beside) < ROWS_PER_SCALE * (len(self.u) - 1)
+
+        def log_loss(u) -> Any:
+            value, slope = loss(u)
+            if in_step:
+                slope[:-1] = slope[:-1].mean()
+            value = max(value, 1e-300)
+            return np.log(value), slope / value
+
+        self.u = descend(log_loss, self.u, self.bounds, STEPS, 1e-6)
+
+
+def searched(x: Moving, z: Moving, y: np.ndarray, lines: int = 0) -> Pair:
+    """Scales of the instruments, then of the regressors, as far as they are free.
+
+    Stage 1 is judged by the kernel's coordinates of regressors, and by `lines` columns of their
+    trend after the constant.
+    """
+    for side in (x, z):
+        side.scaled.choose(side.u[:-1])
+    z.descend(first_loss(x, z, lines))
+    if x.free and len(x.u) > 2:  # one scale is left to the grid
+        x.descend(second_loss(x, z, y))
+    return x.u, z.u
+
+
+def first_loss(x: Moving, z: Moving, lines: int = 0) -> Callable:
+    """Of stage 1 with its slope, by the scales of instruments and λ."""
+    Phi = np.hstack([x.beside[:, 1 : 1 + lines], x.scaled(x.u[:-1])])
+
+    def loss(u):
+        value, on_Theta, on_reg = stage1_loss(z.columns(u), Phi, 10.0 ** u[-1])
+        return value, z.slope(on_Theta, on_reg, u)
+
+    return loss
+
+
+def second_loss(x: Moving, z: Moving, y: np.ndarray) -> Callable:
+    """Of stage 2 with its slope, by the scales of regressors and ξ."""
+    jack, p = Jackknife(z.columns(z.u), 10.0 ** z.u[-1]), x.beside.shape[1]
+
+    def loss(u):
+        Psi = x.columns(u)
+        penalty = np.full(Psi.shape[1], 10.0 ** u[-1])
+        penalty[:p] = trend_penalty(p, len(Psi))
+        value, on_Psi, on_each = causal_loss(Psi, y, penalty, jack)
+        return value, x.slope(on_Psi, on_each[p:].sum(), u)
+
+    return loss
 
 
 class Jackknife:
@@ -125,103 +225,3 @@ def causal_loss(Psi, y, penalty: np.ndarray, jack: Jackknife):
     on_M = on_s[:, None] * PN + 2 * on_q[:, None] * MN - np.outer(on_r0, b)
     on_M += np.outer(y, N @ on_b) / n + (2 / n) * (M @ on_A)
     return float(e @ e) / n, on_Psi + jack.adjoint(on_M), on_A.diagonal()
-
-
-@dataclass
-class Search:
-    """Scales of regressors and instruments, by descent on the loss of either stage.
-
-    Parameters
-    ----------
-    regressors, instruments : Scaled
-    T, U : arrays of shape (n, p), (n, q)
-        The trends: columns beside the kernel's coordinates, in stage 2 and in stage 1.
-    y : array of shape (n,)
-    free : pair of bool
-        Whether scales of regressors and of instruments move, or the regularisers only.
-    regs : pair of float, optional
-        ξ and λ that do not move.
-    at : pair of arrays, optional
-        log10 of scales and regularisers, from which to go on.
-    lines : int
-        How many of T, after the constant, stage 1 is judged by beside the kernel's coordinates.
-    """
-
-    regressors: Scaled
-    instruments: Scaled
-    T: np.ndarray
-    U: np.ndarray
-    y: np.ndarray
-    free: tuple[bool, bool] = (True, True)
-    regs: Pair = (None, None)
-    at: Pair = (None, None)
-    lines: int = 0
-
-    def found(self) -> tuple[np.ndarray, np.ndarray]:
-        """Scales of the instruments, then of the regressors, as far as they are free."""
-        sides = zip((self.regressors, self.instruments), self.free, self.regs, self.at, strict=True)
-        ux, uz = (_start(*side) if at is None else at for *side, at in sides)
-        self.regressors.choose(ux[:-1])
-        self.instruments.choose(uz[:-1])
-        uz = self._descend(self._first(ux), uz, 1)
-        if self.free[0] and len(ux) > 2:  # one scale is left to the grid
-            ux = self._descend(self._second(uz), ux, 0)
-        return ux, uz
-
-    def _first(self, ux: np.ndarray) -> Callable:
-        lines, q = self.T[:, 1 : 1 + self.lines], self.U.shape[1]
-        Phi = np.hstack([lines, self.regressors(ux[:-1])])
-
-        def loss(u):
-            Theta = np.hstack([self.U, self.instruments(u[:-1])])
-            value, on_Theta, on_reg = stage1_loss(Theta, Phi, 10.0 ** u[-1])
-            return value, self._gradient(self.instruments, on_Theta[:, q:], on_reg, u)
-
-        return loss
-
-    def _second(self, uz: np.ndarray) -> Callable:
-        Theta = np.hstack([self.U, self.instruments(uz[:-1])])
-        jack, p = Jackknife(Theta, 10.0 ** uz[-1]), self.T.shape[1]
-
-        def loss(u):
-            Psi = np.hstack([self.T, self.regressors(u[:-1])])
-            penalty = np.full(Psi.shape[1], 10.0 ** u[-1])
-            penalty[:p] = trend_penalty(p, len(Psi))
-            value, on_Psi, on_each = causal_loss(Psi, self.y, penalty, jack)
-            return value, self._gradient(self.regressors, on_Psi[:, p:], on_each[p:].sum(), u)
-
-        return loss
-
-    @staticmethod
-    def _gradient(scaled: Scaled, on_Phi, on_reg: float, u) -> np.ndarray:
-        return np.append(scaled.pullback(on_Phi), on_reg * 10.0 ** u[-1] * np.log(10.0))
-
-    def _descend(self, loss: Callable, start: np.ndarray, side: int) -> np.ndarray:
-        """L-BFGS on the logarithm of the loss; with few rows the scales keep in step."""
-        d = len(start) - 1
-        tie = tie_of(d, len(self.y), 0.0)
-
-        def log_loss(u) -> Any:
-            value, slope = loss(u)
-            _, scales = tied(u[:-1], slope[:-1], tie)
-            value = max(value, 1e-300)
-            return np.log(value), np.append(scales, slope[-1]) / value
-
-        return descend(log_loss, start, _bounds(d, self.free[side], self.regs[side]), STEPS, 1e-6)
-
-
-def _start(scaled: Scaled, free: bool, reg: float | None) -> np.ndarray:
-    """√d times the lengthscale of every column: k at a typical pair is then that of one column."""
-    d = scaled.points.shape[1]
-    return np.append(np.full(d, 0.5 * np.log10(d) if free else 0.0), _log_reg(reg))
-
-
-def _bounds(d: int, free: bool, reg: float | None) -> list[tuple[float, float]]:
-    """Of the scales, around where they start, and of the regulariser."""
-    middle, reach = (0.5 * np.log10(d), SCALE_DECADES) if free else (0.0, 0.0)
-    of_reg = REG_DECADES if reg is None else (_log_reg(reg), _log_reg(reg))
-    return [(middle - reach, middle + reach)] * d + [of_reg]
-
-
-def _log_reg(reg: float | None) -> float:
-    return START if reg is None else float(np.log10(max(reg, 10.0 ** REG_DECADES[0])))

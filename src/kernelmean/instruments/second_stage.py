@@ -276,20 +276,20 @@ def held_out_loss(stage: SecondStage, group: Group) -> Callable[[float], float]:
 
 def regress(
     groups: list[Group], reg: float | None, split: str, share: float | None, weak: bool
-) -> tuple[SecondStage, float, float, int]:
-    """Stage 2 of the rows with outcomes, ξ, its loss and the number of those rows.
+) -> tuple[SecondStage, float, float]:
+    """Stage 2 of the rows with outcomes, ξ and its loss.
 
     ξ is given, or the share known of the size that it is measured by, or chosen.
     """
     stage, loss = Equations(groups, weak).solved(groups[0].basis_x.trends)
     if split == "share":
-        return stage, *choose(reg, held_out_loss(stage, groups[0]), stage.size), stage.m
+        return stage, *choose(reg, held_out_loss(stage, groups[0]), stage.size)
     if reg is None and share is not None:
         reg = share * stage.size
     if reg is None:
         regs = XI * stage.size
         reg = float(regs[loss.judged(regs).best()])
-    return stage, float(reg), loss(reg), stage.m
+    return stage, float(reg), loss(reg)
 
 
 def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array, Array]:

@@ -90,12 +90,18 @@ class LeaveOneOut(Saveable):
         self.C = C if 2 * C.shape[1] <= C.shape[0] else None  # where its columns are few
 
     def __call__(self, reg: float) -> float:
-        xp = arrays.namespace(self.P)
-        shrink = self.grid.shrink(reg)
+        return max(self._sum(reg, lambda left: 1.0), 0.0)
+
+    def _sum(self, reg: float, share: Callable) -> float:
+        """The rows' parts times a share of each, which depends on what its leverage leaves of one.
+
+        Where leverages are near one the squares that `_squares` sums are lost in rounding.
+        """
+        xp, shrink = arrays.namespace(self.P), self.grid.shrink(reg)
         left = self._left(shrink)
         if float(xp.min(left)) < SAFE:
-            return float(xp.sum(self.rows(reg)))
-        return max(self._squares(self.d / left**2, shrink), 0.0)
+            return float(xp.sum(share(left) * self.rows(reg)))
+        return self._squares(self.d * share(left) / left**2, shrink)
 
     def _squares(self, w, shrink) -> float:
         """Σ w_i ‖[(I − H)Ψ]_i‖²; of many columns by a symmetric product, half the work of rows."""
@@ -171,12 +177,7 @@ class LeaveOneOut(Saveable):
                 within = every + float(shrink @ (square @ shrink - 2 * linear))
             else:
                 within = every + float(own @ (shrink * (shrink * self.grid.values - 2.0)))
-            left = few._left(shrink) ** 2
-            if float(xp.min(left)) < SAFE**2:
-                more = float(xp.sum((1.0 - left) * few.rows(reg)))
-            else:
-                more = few._squares(few.d * (1.0 - left) / left, shrink)
-            return max(within + scale * more, 0.0)
+            return max(within + scale * few._sum(reg, lambda left: 1.0 - left**2), 0.0)
 
         return loss
 

@@ -149,10 +149,10 @@ def tied(u: np.ndarray, slope: np.ndarray, tie: float) -> tuple[float, np.ndarra
     return tie * float(apart @ apart), slope + 2 * tie * apart
 
 
-def tie_of(scales: int, n: int, strength: float = 1.0) -> float:
+def tie_of(scales: int, n: int) -> float:
     """How strongly so many scales are tied in the search on n rows.
 
     Many scales are found by searching, and what the search was glad of is not there in other rows:
     with fewer than ten rows to each they keep in step.
     """
-    return strength / n if n >= ROWS_PER_SCALE * scales else np.inf
+    return 1.0 / n if n >= ROWS_PER_SCALE * scales else np.inf
