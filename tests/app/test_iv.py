@@ -660,6 +660,8 @@ def test_first_stage_on_a_linear_model():
     assert stage.f == pytest.approx(full.compare_f_test(small)[0])
     assert FirstStage(x, rng.normal(size=(300, 1)), C).f < 10
     assert FirstStage(x, C.copy(), C).f == 0  # the instrument repeats an exogenous column
+    absent = np.hstack([Z, np.zeros((300, 1))])  # an indicator of rows that are not looked at
+    assert FirstStage(x, absent, C).f == pytest.approx(stage.f)
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,17 @@ def test_columns_share_a_multiple_of_silvermans_rule():
     assert model.loo_score_ <= min(scores) + 1e-4 * abs(min(scores))
 
 
+def test_a_kernel_that_may_lean_of_rows_elsewhere(monkeypatch):
+    """Without correlations it is the plain one, also where rows are counted in cells."""
+    monkeypatch.setattr("kernelmean.densities.embedded_density.SEARCH_ROWS", 100)
+    X = np.random.default_rng(0).normal(size=(400, 2))
+    plain, leaning = (
+        km.EmbeddedDensity(kernel=kernel).fit(km.Rows(X)).score_samples(X[:9])
+        for kernel in (km.Gaussian(1.0), km.CorrelatedGaussian(1.0))
+    )
+    assert_allclose(leaning, plain, rtol=1e-6)
+
+
 def test_more_rows_than_the_search_looks_at(monkeypatch):
     monkeypatch.setattr(module, "ROWS", 50)
     X = points(200)

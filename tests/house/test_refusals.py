@@ -39,6 +39,20 @@ REFUSED = {
         lambda: km.DensityRatio().fit(x, x).predict(np.hstack([x, x])),
         "Z has 2 columns but the denominator has 1",
     ),
+    "a density along a column that no kernel looks at": (
+        lambda: (
+            km.MeanEmbedding(
+                np.hstack([x, x**2]), kernel=km.on_columns({0: km.Gaussian(1.0)})
+            ).density(np.zeros((1, 2)))
+        ),
+        r"looks at none of the columns \[1\], and has no law of them",
+    ),
+    "a picture without a grid": (
+        lambda: km.display.DensityMapDisplay.from_estimator(
+            km.ConditionalDensity(reg=0.1).fit(x, y), n_grid=1
+        ),
+        "n_grid is 1; a whole number of at least 2 is needed",
+    ),
     "a state that does not move": (
         lambda: km.KernelBayesFilter(inference="densities").fit(x, 0.0 * x),
         "column 0 of Z is constant; densities need it to vary",

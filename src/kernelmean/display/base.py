@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..core.arrays import to_numpy
+from ..core.checks import check_count
 from ..core.labels import Labels, pandas
 from .style import legend_above, literal, time_axis
 
@@ -90,10 +91,15 @@ def medians(points: np.ndarray) -> np.ndarray:
     return np.quantile(points, 0.5, axis=0, method="inverted_cdf")
 
 
+def grid_between(low: float, high: float, n_grid: int) -> np.ndarray:
+    """Evenly spaced values, at least two."""
+    return np.linspace(low, high, check_count(n_grid, "n_grid", minimum=2))
+
+
 def along(points: np.ndarray, column: int, n_grid: int) -> tuple[np.ndarray, np.ndarray]:
     """Values of a column between its 2.5% and 97.5% quantiles; rows with the others' medians."""
     low, high = np.quantile(points[:, column], [0.025, 0.975])
-    grid = np.linspace(low, high, n_grid)
+    grid = grid_between(low, high, n_grid)
     path = np.tile(medians(points), (n_grid, 1))
     path[:, column] = grid
     return grid, path

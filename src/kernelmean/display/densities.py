@@ -12,7 +12,7 @@ from ..core.arrays import as_columns, to_numpy
 from ..core.checks import as_points, check_column, check_count, check_lengths
 from ..densities.conditional_density import ConditionalDensity
 from ..embedding.law import names_like
-from .base import Display, PanelDisplay, along, panels
+from .base import Display, PanelDisplay, along, grid_between, panels
 from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, literal, shade
 
 TAILS = (0.005, 0.995)  # quantiles between which densities are drawn
@@ -316,7 +316,7 @@ class DensityContourDisplay(PanelDisplay):
             raise ValueError("estimator was fitted to one column of y; contours need two")
         pair = [check_column(j, model.names, "outputs") for j in outputs]
         rows = to_numpy(as_points(X, "X", one_d=False))
-        first, second = (np.linspace(low, high, n_grid) for low, high in model.ends(X)[:, pair].T)
+        first, second = (grid_between(*ends, n_grid) for ends in model.ends(X)[:, pair].T)
         densities = model.joint(X, pair, first, second)
         levels = tuple(sorted(map(float, levels)))
         edges = np.array([heights(p, levels) for p in densities])
@@ -408,6 +408,7 @@ class Outcomes:
         Of a column that was rounded, whose values are atoms, on these values: on a finer grid it is
         spikes.
         """
+        check_count(n_grid, "n_grid", minimum=2)
         low, high = self.ends(X)[:, j]
         atoms = self.model.atoms_
         values = np.empty(0) if atoms is None else atoms.values[atoms.columns == j]

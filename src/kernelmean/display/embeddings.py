@@ -9,7 +9,7 @@ from ..core.arrays import to_numpy
 from ..core.checks import as_points
 from ..embedding.embedding import MeanEmbedding
 from ..regression.conditional import ConditionalEmbedding
-from .base import Display
+from .base import Display, grid_between
 from .style import CURVE, DATA, PLAIN
 
 
@@ -41,7 +41,7 @@ class EmbeddingDisplay(Display):
         if points.shape[1] != 1:
             raise ValueError(f"m has points in {points.shape[1]} dimensions; one is needed")
         margin = 0.25 * float(np.ptp(points)) or 1.0
-        grid = np.linspace(points.min() - margin, points.max() + margin, n_grid)
+        grid = grid_between(points.min() - margin, points.max() + margin, n_grid)
         density = to_numpy(m.density(grid[:, None], bandwidth))
         return cls(grid, density, points[:, 0], to_numpy(m.weights))
 
@@ -76,7 +76,7 @@ class LeaveOneOutDisplay(Display):
     @classmethod
     def from_estimator(cls, estimator: ConditionalEmbedding, n_grid: int = 60) -> Self:
         """Evaluate the loss on a grid of regularisers."""
-        regs = np.logspace(-10, 1, n_grid)
+        regs = 10.0 ** grid_between(-10, 1, n_grid)
         return cls(regs, estimator.loo_score(regs), estimator.reg_, estimator.loo_score_)
 
     def _draw(self, ax) -> None:

@@ -11,10 +11,10 @@ from ..chains.emission import can_smooth
 from ..chains.estimator import ChainEstimator
 from ..chains.order import Order
 from ..core.arrays import like, to_numpy
-from ..core.checks import as_points, check_column, check_count
+from ..core.checks import as_points, check_column
 from ..core.sequences import check_sequences
 from ..hmm.kernel_hmm import KernelHMM
-from .base import Display, PanelDisplay, TimePanels, as_times, panels
+from .base import Display, PanelDisplay, TimePanels, as_times, grid_between, panels
 from .style import CURVE, DATA, DRAWN, PLAIN, TRUTH, in_legend, legend_above, literal
 
 STATES = (CURVE, "#e69138", "#6aa84f", "#a61c00", "#8e7cc3", "#45818e", "#f1c232", "#741b47")
@@ -266,12 +266,11 @@ class EmissionDisplay(Display):
             shares in the long run where `X` comes without them.
         """
         check_is_fitted(estimator)
-        check_count(n_grid, "n_grid")
         names = estimator.columns.named(estimator.n_features_in_)
         j = check_column(column, names)
         low, high = np.quantile(to_numpy(estimator.emissions_.points)[:, j], TAILS)
         margin = MARGIN * (high - low) or 1.0
-        grid = np.linspace(low - margin, high + margin, n_grid)
+        grid = grid_between(low - margin, high + margin, n_grid)
         observed, shares = None, estimator.startprob_
         if X is not None:
             observed = to_numpy(as_points(X, "X", one_d=False, gaps=True))[:, j]

@@ -12,7 +12,16 @@ from ..core.sequences import check_sequences
 from ..embedding.embedding import MeanEmbedding
 from ..statespace.kernel_state_space import KernelStateSpace
 from ..statespace.results import latent_names
-from .base import Display, PanelDisplay, TimePanels, as_times, fan, panels, times_ahead
+from .base import (
+    Display,
+    PanelDisplay,
+    TimePanels,
+    as_times,
+    fan,
+    grid_between,
+    panels,
+    times_ahead,
+)
 from .regimes import HistoryDisplay, densities_along
 from .style import CURVE, DATA, PLAIN, literal, shade
 
@@ -264,12 +273,11 @@ def _along_latent(
 ) -> tuple[str, np.ndarray, np.ndarray, np.ndarray]:
     """Name and nodes of a coordinate; a grid of it, and P(x = node | x_k) there, (m, nodes)."""
     check_is_fitted(estimator)
-    check_count(n_grid, "n_grid", minimum=2)
     names, prior = latent_names(estimator.nodes_.shape[1]), estimator.startprob_
     k = check_column(latent, names, "latent")
     line = np.ascontiguousarray(estimator.nodes_[:, [k]])
     low, high = MeanEmbedding(line, prior).quantile(RANGE)[:, 0]
-    grid = np.linspace(low, high, n_grid)
+    grid = grid_between(low, high, n_grid)
     if len(names) == 1:
         return names[k], line, grid, estimator.interpolated(grid)
     width = line.std() * len(line) ** -0.2

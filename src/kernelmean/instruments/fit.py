@@ -293,7 +293,8 @@ class Plan:
             return draft
         least = loss(draft)
         for _ in range(HALVINGS):
-            shorter = self._again(draft, 1, COARSE, 0.5)
+            with checks.hushed():  # as in `basis`
+                shorter = self._again(draft, 1, COARSE, 0.5)
             if (value := loss(shorter)) >= least:
                 break
             draft, least = shorter, value

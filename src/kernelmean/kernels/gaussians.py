@@ -78,6 +78,8 @@ class CorrelatedGaussian(Gaussian):
     @property
     def narrowness(self) -> float:
         """Smallest half-axis of the ellipse {u : uᵀR⁻¹u = 1}."""
+        if not self.correlation:
+            return 1.0
         return float(np.linalg.eigvalsh(np.asarray(self.correlation))[0]) ** 0.5
 
     def in_units(self, X) -> Array:

@@ -44,6 +44,7 @@ class OnColumns(Kernel):
         return self._drawn("spectrum", n, d, rng)
 
     def noise(self, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+        self._check_all(d)
         return self._drawn("noise", n, d, rng)
 
     def _drawn(self, name: str, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
@@ -77,7 +78,15 @@ class OnColumns(Kernel):
         return self._map(lambda cols, k: getattr(k, name)(tuple(sizes[c] for c in cols)))
 
     def log_normaliser(self, d: int) -> float:
+        self._check_all(d)
         return sum(k.log_normaliser(len(cols)) for cols, k in self.parts)
+
+    def _check_all(self, d: int) -> None:
+        """Along a column that no kernel looks at there is no density, and nothing to draw."""
+        if missing := {*range(d)} - {c for cols, _ in self.parts for c in cols}:
+            raise ValueError(
+                f"{self!r} looks at none of the columns {sorted(missing)}, and has no law of them"
+            )
 
     def distribution(self, X, Y) -> Array:
         return self._alone().distribution(X, Y)

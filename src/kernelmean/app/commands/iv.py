@@ -381,7 +381,8 @@ def _f_statistic(x: np.ndarray, Z: np.ndarray, C: np.ndarray) -> float:
 
 
 def _residual(x: np.ndarray, columns: np.ndarray) -> tuple[float, int]:
-    scaled = columns / np.linalg.norm(columns, axis=0)
+    norms = np.linalg.norm(columns, axis=0)  # 0 of an indicator that no row looked at has
+    scaled = columns / np.where(norms > 0, norms, 1.0)
     coef, _, rank, _ = np.linalg.lstsq(scaled, x, rcond=None)
     return float(np.sum((x - scaled @ coef) ** 2)), int(rank)
 
