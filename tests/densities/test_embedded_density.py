@@ -123,10 +123,9 @@ def test_columns_share_a_multiple_of_silvermans_rule():
     assert model.loo_score_ <= min(scores) + 1e-4 * abs(min(scores))
 
 
-def test_a_kernel_that_may_lean_of_rows_elsewhere(monkeypatch):
+def test_a_kernel_that_may_lean_of_rows_elsewhere():
     """Without correlations it is the plain one, also where rows are counted in cells."""
-    monkeypatch.setattr("kernelmean.densities.embedded_density.SEARCH_ROWS", 100)
-    X = np.random.default_rng(0).normal(size=(400, 2))
+    X = np.random.default_rng(0).normal(size=(10_100, 2))
     plain, leaning = (
         km.EmbeddedDensity(kernel=kernel).fit(km.Rows(X)).score_samples(X[:9])
         for kernel in (km.Gaussian(1.0), km.CorrelatedGaussian(1.0))

@@ -40,11 +40,9 @@ REFUSED = {
         "Z has 2 columns but the denominator has 1",
     ),
     "a density along a column that no kernel looks at": (
-        lambda: (
-            km.MeanEmbedding(
-                np.hstack([x, x**2]), kernel=km.on_columns({0: km.Gaussian(1.0)})
-            ).density(np.zeros((1, 2)))
-        ),
+        lambda: km.MeanEmbedding(
+            np.hstack([x, x**2]), kernel=km.on_columns({0: km.Gaussian(1.0)})
+        ).density(np.zeros((1, 2))),
         r"looks at none of the columns \[1\], and has no law of them",
     ),
     "a picture without a grid": (
