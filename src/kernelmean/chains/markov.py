@@ -8,7 +8,8 @@ two calls each (`_linear`). Others that forget their start are run in about √n
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from scipy.linalg.blas import dtbsv
@@ -51,9 +52,10 @@ class Chain:
         """Q of the step into rows with these inputs."""
         return self.transmat
 
-    def reordered(self, order: np.ndarray) -> Chain:
+    def reordered(self, order: np.ndarray) -> Self:
         """State k becomes what state order[k] was."""
-        return Chain(self.startprob[order], self.transmat[np.ix_(order, order)])
+        start, moves = self.startprob[order], self.transmat[np.ix_(order, order)]
+        return replace(self, startprob=start, transmat=moves)
 
     @classmethod
     def counted(cls, counts: np.ndarray) -> Chain:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice, product
 from typing import Any, cast
 
 import numpy as np
 
 from ..chains import draft as drafts
-from ..chains.draft import Draft, embedded, in_space, on_all
+from ..chains.draft import Draft, embedded, in_space, on_all, row_laws
 from ..chains.em import Climb, Effort, HeldOut
 from ..chains.emission import SHARES, Guard, Shrunken, Smoothing
 from ..chains.markov import Chain
 from ..chains.model import FittedChain
 from ..chains.rows import Rows
 from ..chains.variates import Variates
-from ..core import arrays, checks
+from ..core import arrays
 from ..core.stages import stage
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Delta, fitted_kernel
@@ -69,7 +69,7 @@ class Candidate:
     """States as a search on some rows found them, and how they are learned from all rows."""
 
     held: Any  # HeldOut, or None where moments are all
-    learned: Callable[[], Fit]
+    learned: Callable[[], Fit]  # from all rows
     tried: dict[int, float] = field(default_factory=dict)
 
     @stage("states")
@@ -265,17 +265,14 @@ class Learner:
         fits = [fit_moments(self.draft, self.space, p, em.penalty, steps, known) for p in some]
         best = min(fits, key=lambda fit: fit.loss)
         if not refine:
-            return Candidate(None, lambda: self.by_moments(best))
-        refined = self.refine(hopeless)
-        if refined is None:
+            return Candidate(None, partial(self.by_moments, best))
+        found = self.refine(hopeless)
+        if found is None:
             return None
-        held, learned = refined
-        return Candidate(held, lambda: self.by_em(best, *learned()))
+        return Candidate(found.held, partial(self.by_em, best, found))
 
-    def refine(
-        self, hopeless: float = -np.inf
-    ) -> tuple[HeldOut, Callable[[], tuple[Climb, Smoothing]]] | None:
-        """EM on some rows from all pairings of these, and how it goes on on all rows.
+    def refine(self, hopeless: float = -np.inf) -> drafts.Found | None:
+        """EM on some rows from all pairings of these.
 
         None if the best start ends at a mean log-likelihood that is `hopeless`.
         """
@@ -286,28 +283,27 @@ class Learner:
         search = self.plan.search(self.draft, self.variates, SEARCHED, **rules)
         few = self.draft.rows.stretches(SEARCHED)[1]
         starts = [(p.log_shares, p.chain) for p in self.pairings(few)]
-        found = search.best_start(search.smoothing(search.factor), starts)
-        if found.value < hopeless:
+        climb = search.best_start(search.smoothing(search.factor), starts)
+        if climb.value < hopeless:
             return None
-        factor, held = search.over_bandwidths(found, search.factor)
+        factor, held = search.over_bandwidths(climb, search.factor)
         if search.searched:
             stronger = (replace(guard, strength=s * guard.strength) for s in STRONGER)
-            search, held = search.guarded(stronger, found, factor, held)
-        if search.bandwidth is None:
-            factor = search.narrowed(factor)
+            search, held = search.guarded(stronger, climb, factor, held)
+        return drafts.Found(self.variates, search, climb, factor, held)
 
-        def learned() -> tuple[Climb, Smoothing]:
-            begun = search.resumed(search.smoothing(factor), found)
-            few = replace(search, max_iter=min(search.max_iter, ON_ALL))
-            rows = in_space(self.draft.rows, self.variates)
-            climbed, smoothing = on_all(few, rows, begun, factor)
-            return replace(climbed, converged=begun.converged), smoothing
+    def settled(self, found: drafts.Found) -> tuple[Climb, Smoothing]:
+        """EM at what was chosen, and a little of it on all rows."""
+        search, begun = found.search, found.whole
+        few = replace(search, max_iter=min(search.max_iter, ON_ALL))
+        rows = in_space(self.draft.rows, self.variates)
+        climbed, smoothing = on_all(few, rows, begun, search.narrowed(found.factor))
+        return replace(climbed, converged=begun.converged), smoothing
 
-        return held, learned
-
-    def by_em(self, best: PairFit, climbed: Climb, smoothing: Smoothing) -> Fit:
+    def by_em(self, best: PairFit, found: drafts.Found) -> Fit:
         """Laws whose weights are the probabilities of the nodes in the rows."""
         draft, space, seen = self.draft, self.space, self.draft.rows.seen
+        climbed, smoothing = self.settled(found)
         gamma, plain = climbed.gamma[seen], self.variates is None
         laws = smoothing.emissions(gamma)
         rows = embedded_rows(draft.rows.there, gamma, laws.guard, plain, draft.kernel)
@@ -348,10 +344,8 @@ def embedded_rows(points, gamma: np.ndarray, guard: Guard, plain: bool, kernel) 
         points = arrays.namespace(points).concat([points, arrays.like(extra, points)])
         own = np.kron(np.eye(len(weights)), np.full(count, guard.strength / count))
         weights = np.concatenate([weights, own], axis=1)
-    weights = weights + arrays.EPS / weights.shape[1]  # where no row has been
-    weights /= weights.sum(axis=1, keepdims=True)
-    points = checks.frozen(points)
-    return MeanEmbedding.of_parts(points, arrays.like(weights, points), None, kernel)
+    some = arrays.EPS / weights.shape[1]  # where no row has been
+    return row_laws(points, weights + some, kernel)
 
 
 def normalised(laws: MeanEmbedding) -> MeanEmbedding:
