@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..core import Array, Block, Labels, Line, Saveable, Summary, arrays, checks
 from ..core.parameters import check_parameters, with_old_keywords
 from ..core.sequences import check_forward, check_sequences
-from ..core.summary import kernel_lines
+from ..core.summary import kernel_lines, numbers
 from ..core.threads import doors
 from .draft import Draft, Fit
 from .driven import DrivenChain
@@ -270,10 +270,11 @@ class ChainEstimator(Saveable, BaseEstimator):
         steps = len(self.history_)
         by_state = ", times a factor by state" if isinstance(self.laws_, EmissionsByState) else ""
         ended = "converged" if self.converged_ else "stopped before it had settled"
+        width = "none" if self.bandwidth_ is None else numbers(self.bandwidth_)
         lines = [
             *kernel_lines(self.kernel_, self.columns.named(self.n_features_in_)),
             Line("densities of", of, of),
-            Line("bandwidth", self.bandwidth_, _text(self.bandwidth_) + by_state),
+            Line("bandwidth", self.bandwidth_, width + by_state),
             Line("iterations of EM", steps, f"{steps}, {ended}" if steps else "none: moments"),
         ]
         if steps:
@@ -296,9 +297,3 @@ def labels_ahead(X, rows: Rows, steps: int) -> Labels:
     """Names of the columns, and of the steps after one sequence."""
     labels = Labels.of(X)
     return labels.ahead(steps) if len(rows.sequences) == 1 else Labels(labels.columns)
-
-
-def _text(bandwidth) -> str:
-    if bandwidth is None:
-        return "none"
-    return ", ".join(f"{width:.4g}" for width in np.atleast_1d(bandwidth))
