@@ -18,7 +18,7 @@ from .emission import EmissionsByState
 from .markov import Chain
 from .model import FittedChain
 from .results import RegimeBelief, RegimeForecast
-from .rows import Rows, as_inputs, check_aligned, gaps_in, observed
+from .rows import Rows, as_inputs, check_aligned, gaps_in, observed, observed_like
 
 
 @doors("score", "log_predictive", "one_step", "forecast")
@@ -154,12 +154,7 @@ class ChainEstimator(Saveable, BaseEstimator):
     def points_like(self, X, name: str) -> tuple[Array, np.ndarray]:
         """Points with the columns of the training data, and which of them are whole."""
         check_is_fitted(self)
-        points, seen = observed(X, name)
-        known = self.emissions_.points
-        if name != "X":  # scikit-learn has words of its own for X
-            checks.check_columns(points, known.shape[1], name, "the training data")
-        checks.check_library(points, known, name)
-        return points, seen
+        return observed_like(X, name, self.emissions_.points)
 
     def score(self, X, lengths=None, inputs=None) -> float:
         """log p(y), summed over the rows: Σ_t log p(y_t | y_1, ..., y_{t-1}).
@@ -241,8 +236,7 @@ class ChainEstimator(Saveable, BaseEstimator):
     @property
     def columns(self) -> Labels:
         """Names of the columns of the training data."""
-        names = getattr(self, "feature_names_in_", None)
-        return Labels(None if names is None else tuple(map(str, names)))
+        return Labels.of(None, getattr(self, "feature_names_in_", None))
 
     # ------------------------------------------------------------ in words
 

@@ -23,7 +23,7 @@ from ..kernels import fitted_kernel
 from .answers import SpaceAnswers
 from .backbone import FittedBackbone
 from .learn import Fit, Plan
-from .options import Backbone, KernelRule, Particles, as_filter, as_latent
+from .options import Backbone, KernelRule, as_filter, as_latent
 
 # of EM
 DEFAULTS = {"n_init": 3, "max_iter": 60, "tol": 1e-4, "guard": (200.0, 1000.0), "penalty": (1, 1)}
@@ -35,22 +35,12 @@ WIDTHS = (0.5, 1.0, 2.0)
 GUARDS = (0.25, 1.0, 4.0)
 
 
-def of_filter(kind: Any, field: str) -> Any:
-    """A keyword of one of the filters, which others have no use for."""
-
-    def change(inference: Any, value: Any) -> Any:
-        way = as_filter(inference)
-        return replace(way, **{field: value}) if isinstance(way, kind) else inference
-
-    return change
-
-
 OLD = {name: ("em", into(as_em, name)) for name in ("directions", "features", *DEFAULTS)} | {
     "n_nodes": ("latent", into(as_latent, "nodes")),
     "kernel_x": ("latent", into(as_latent, "kernel")),
     "transition": ("latent", into(as_latent, "transition")),
-    "n_particles": ("inference", of_filter(Particles, "n")),
-    "reg": ("inference", of_filter(KernelRule, "reg")),
+    "n_particles": ("inference", into(as_filter, "n")),
+    "reg": ("inference", into(as_filter, "reg")),
 }
 
 
