@@ -149,15 +149,15 @@ def spectral(draft: Draft, n_components: int) -> SpectralFit:
 class Found(drafts.Found):
     """What was found by rows held out, and how likely they are by simple laws."""
 
-    normal: float | None = None  # of laws all but normal, or of t; None: they are far behind
+    normal: float = -np.inf  # of laws all but normal, or of t; else these are far behind
 
     @property
     def compared(self) -> dict[str, float]:
         """Log-likelihoods of a row held out, of the densities taken and of the simple ones."""
         if self.held is None:
             return {}
-        n, rival = int(self.search.rows.seen.sum()), -np.inf if self.normal is None else self.normal
-        return {"taken": self.held.total / n, "normal": rival / n}
+        n = int(self.search.rows.seen.sum())
+        return {"taken": self.held.total / n, "normal": self.normal / n}
 
     def told(self, some: Rows) -> float:
         """Σ_t log p(y_t | y_1, ..., y_{t-1})/p(y_t) of rows held out: what the past tells of them.

@@ -153,16 +153,12 @@ class StateForecast(RegimeForecast):
     def quantile(self, q) -> Array:
         """Quantiles of every column: (n, d) for a number, (n, len(q), d) for a list."""
         points = self.chain.emissions.points
-        if self.states.ndim == 1:
-            return self._alone.quantile(q)[0]
+        if self.states.ndim == 1:  # as a batch of one
+            own = {name: getattr(self, name)[None] for name in self.by_row}
+            return replace(self, **own).quantile(q)[0]
         n, step = len(self), block_rows(points.shape[0])
         blocks = [self[some]._quantile(q) for some in arrays.slices(n, step)]
         return blocks[0] if n <= step else arrays.namespace(points).concat(blocks, axis=0)
-
-    @property
-    def _alone(self) -> Self:
-        """A single law as a batch of one."""
-        return replace(self, **{name: getattr(self, name)[None] for name in self.by_row})
 
     def _quantile(self, q) -> Array:
         chain = self.chain
@@ -230,7 +226,7 @@ class LatentBelief(RegimeBelief):
 
     def __init__(self, model: FittedChain, prior, labels: Labels, nodes: np.ndarray):
         super().__init__(model, prior, labels)
-        self._nodes, self._points_of = nodes, model.emissions.points
+        self._nodes = nodes
 
     @property
     def latent(self) -> np.ndarray:
@@ -262,7 +258,7 @@ class LineBelief(ShiftedLaw, LatentBelief):
 
     def update(self, x) -> Self:
         """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
-        point, seen = as_observation(x, self._points_of)
+        point, seen = as_observation(x, self._model.emissions.points)
         z = self.transform.along(arrays.to_numpy(point))[0] if seen[0] else None
         usable = z is not None and self._line.settled(np.diag(self.extra)[None])[0]
         off = z - self.shift if usable else np.full(len(self.shift), np.nan)
