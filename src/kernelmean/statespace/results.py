@@ -226,7 +226,7 @@ class LatentBelief(RegimeBelief):
 
     def __init__(self, model: FittedChain, prior, labels: Labels, nodes: np.ndarray):
         super().__init__(model, prior, labels)
-        self._nodes = nodes
+        self._nodes, self._points_of = nodes, model.emissions.points
 
     @property
     def latent(self) -> np.ndarray:
@@ -258,7 +258,7 @@ class LineBelief(ShiftedLaw, LatentBelief):
 
     def update(self, x) -> Self:
         """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
-        point, seen = as_observation(x, self._model.emissions.points)
+        point, seen = as_observation(x, self._points_of)
         z = self.transform.along(arrays.to_numpy(point))[0] if seen[0] else None
         usable = z is not None and self._line.settled(np.diag(self.extra)[None])[0]
         off = z - self.shift if usable else np.full(len(self.shift), np.nan)
