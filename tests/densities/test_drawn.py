@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import norm
 
 import kernelmean as km
-from kernelmean.densities.cells import shares
+from kernelmean.core.moments import shares
 
 pytestmark = pytest.mark.usefixtures("short_searches")
 

@@ -325,7 +325,7 @@ class TestLearner:
     def test_refined_laws_are_better_than_any_start(self):
         draft, latent = draft_of(data(300, 41)), normal(1, 21)
         one = learner(draft, latent)
-        found, smoothing = one.refine()[1]()
+        found, smoothing = one.settled()
         before = [
             expectation(smoothing, draft.rows, p.gamma, p.chain)[1].mean()
             for p in one.pairings(draft.rows)
@@ -338,7 +338,7 @@ class TestLearner:
         draft, latent = draft_of(data()), normal(1, 11)
         chain = drifting(latent)
         one = learner(draft, latent, chain=chain)
-        found, _ = one.refine()[1]()
+        found, _ = one.settled()
         assert_array_equal(found.chain.transmat, chain.transmat)
 
     @pytest.mark.slow
@@ -347,7 +347,7 @@ class TestLearner:
         monkeypatch.setattr(learn, "SEARCHED", 400)
         draft, latent = draft_of(data(700, 42)), normal(1, 15)
         one = learner(draft, latent, None, bandwidth, 1, 6)
-        found, smoothing = one.refine()[1]()
+        found, smoothing = one.settled()
         assert found.gamma.shape == (700, 15)
         assert_allclose(found.gamma.sum(axis=1), 1.0)
         assert len(np.arange(700)[smoothing.row]) == 700

@@ -171,6 +171,29 @@ class Fit:
 # ------------------------------------------------------------ EM
 
 
+@dataclass(frozen=True)
+class Found:
+    """EM on some rows, and what rows held out chose: bandwidth, one for each state, guards."""
+
+    space: Variates | None
+    search: Refinement
+    climb: Climb
+    factor: float
+    held: Any = None  # HeldOut, where rows held out chose
+
+    @cached_property
+    def whole(self) -> Climb:
+        """EM on the same rows carried on, at what was chosen."""
+        smoothing = self.search.smoothing(self.search.narrowed(self.factor))
+        return self.search.resumed(smoothing, self.climb)
+
+
+def row_laws(points, weights: np.ndarray, kernel: Kernel) -> MeanEmbedding:
+    """Laws of rows whose weights, (K, n), are made to sum to one."""
+    points, weights = checks.frozen(points), weights / weights.sum(axis=1, keepdims=True)
+    return MeanEmbedding.of_parts(points, arrays.like(weights, points), None, kernel)
+
+
 def in_space(rows: Rows, space: Variates | None) -> Rows:
     """The rows where densities are; the variates of a row that is there in part are unknown."""
     return rows if space is None else replace(rows, points=space(rows.points), gaps=None)

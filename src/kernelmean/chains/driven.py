@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from scipy.special import log_softmax, softmax
@@ -78,10 +79,10 @@ class DrivenChain(Chain, Saveable):
         moves = self.transmat if still else np.roll(self.into(inputs), -1, axis=0)
         return Along(self.startprob, moves, self, inputs)
 
-    def reordered(self, order: np.ndarray) -> DrivenChain:
+    def reordered(self, order: np.ndarray) -> Self:
         """State k becomes what state order[k] was."""
-        chain, some = super().reordered(order), self.coefficients[np.ix_(order, order)]
-        return replace(self, startprob=chain.startprob, transmat=chain.transmat, coefficients=some)
+        some = self.coefficients[np.ix_(order, order)]
+        return replace(super().reordered(order), coefficients=some)
 
 
 @dataclass(frozen=True)

@@ -334,7 +334,9 @@ class Refinement:
         return best, held
 
     def narrowed(self, bandwidth: float) -> float:
-        """The best on half of the rows is a little too wide for all of them."""
+        """The best on half of the rows is a little too wide for all of them; one given stays."""
+        if self.bandwidth is not None:
+            return bandwidth
         return bandwidth * 0.5 ** (1 / (self.rows.points.shape[1] + 4))
 
     def held_out(self, bandwidth: float, first: Climb, near: HeldOut | None = None) -> HeldOut:

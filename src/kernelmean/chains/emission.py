@@ -259,9 +259,8 @@ class SignedEmissions(Saveable):
 
     def reordered(self, order: np.ndarray) -> SignedEmissions:
         """With the states renumbered."""
-        left, _ = self.embeddings.factors
-        laws = self.embeddings.reweighted(arrays.take(left, order, axis=0))
-        return replace(self, embeddings=laws, guard=self.guard.reordered(order))
+        laws, guard = self.embeddings[order], self.guard.reordered(order)
+        return replace(self, embeddings=laws, guard=guard)
 
     @cached_property
     def _counts(self) -> np.ndarray:

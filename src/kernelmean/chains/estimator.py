@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..core import Array, Block, Labels, Line, Saveable, Summary, arrays, checks
 from ..core.parameters import check_parameters, with_old_keywords
 from ..core.sequences import check_forward, check_sequences
-from ..core.summary import kernel_lines
+from ..core.summary import kernel_lines, numbers
 from ..core.threads import doors
 from .draft import Draft, Fit
 from .driven import DrivenChain
@@ -18,7 +18,7 @@ from .emission import EmissionsByState
 from .markov import Chain
 from .model import FittedChain
 from .results import RegimeBelief, RegimeForecast
-from .rows import Rows, as_inputs, check_aligned, gaps_in, observed
+from .rows import Rows, as_inputs, check_aligned, gaps_in, observed, observed_like
 
 
 @doors("score", "log_predictive", "one_step", "forecast")
@@ -154,12 +154,7 @@ class ChainEstimator(Saveable, BaseEstimator):
     def points_like(self, X, name: str) -> tuple[Array, np.ndarray]:
         """Points with the columns of the training data, and which of them are whole."""
         check_is_fitted(self)
-        points, seen = observed(X, name)
-        known = self.emissions_.points
-        if name != "X":  # scikit-learn has words of its own for X
-            checks.check_columns(points, known.shape[1], name, "the training data")
-        checks.check_library(points, known, name)
-        return points, seen
+        return observed_like(X, name, self.emissions_.points)
 
     def score(self, X, lengths=None, inputs=None) -> float:
         """log p(y), summed over the rows: Σ_t log p(y_t | y_1, ..., y_{t-1}).
@@ -241,8 +236,7 @@ class ChainEstimator(Saveable, BaseEstimator):
     @property
     def columns(self) -> Labels:
         """Names of the columns of the training data."""
-        names = getattr(self, "feature_names_in_", None)
-        return Labels(None if names is None else tuple(map(str, names)))
+        return Labels.of(None, getattr(self, "feature_names_in_", None))
 
     # ------------------------------------------------------------ in words
 
@@ -270,10 +264,11 @@ class ChainEstimator(Saveable, BaseEstimator):
         steps = len(self.history_)
         by_state = ", times a factor by state" if isinstance(self.laws_, EmissionsByState) else ""
         ended = "converged" if self.converged_ else "stopped before it had settled"
+        width = "none" if self.bandwidth_ is None else numbers(self.bandwidth_)
         lines = [
             *kernel_lines(self.kernel_, self.columns.named(self.n_features_in_)),
             Line("densities of", of, of),
-            Line("bandwidth", self.bandwidth_, _text(self.bandwidth_) + by_state),
+            Line("bandwidth", self.bandwidth_, width + by_state),
             Line("iterations of EM", steps, f"{steps}, {ended}" if steps else "none: moments"),
         ]
         if steps:
@@ -296,9 +291,3 @@ def labels_ahead(X, rows: Rows, steps: int) -> Labels:
     """Names of the columns, and of the steps after one sequence."""
     labels = Labels.of(X)
     return labels.ahead(steps) if len(rows.sequences) == 1 else Labels(labels.columns)
-
-
-def _text(bandwidth) -> str:
-    if bandwidth is None:
-        return "none"
-    return ", ".join(f"{width:.4g}" for width in np.atleast_1d(bandwidth))

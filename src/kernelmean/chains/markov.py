@@ -8,10 +8,13 @@ two calls each (`_linear`). Others that forget their start are run in about √n
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from scipy.linalg.blas import dtbsv
+
+from ..core.sequences import firsts
 
 SHORTEST = 32  # rows of the shortest block: one that has no time to forget has to be run twice
 LOOK = 16  # steps between two looks at whether a block that is run again has met its old states
@@ -51,9 +54,10 @@ class Chain:
         """Q of the step into rows with these inputs."""
         return self.transmat
 
-    def reordered(self, order: np.ndarray) -> Chain:
+    def reordered(self, order: np.ndarray) -> Self:
         """State k becomes what state order[k] was."""
-        return Chain(self.startprob[order], self.transmat[np.ix_(order, order)])
+        start, moves = self.startprob[order], self.transmat[np.ix_(order, order)]
+        return replace(self, startprob=start, transmat=moves)
 
     @classmethod
     def counted(cls, counts: np.ndarray) -> Chain:
@@ -113,7 +117,7 @@ def sweep(
     same = _same_row if same is None else same
     first = np.asarray(first, dtype=float)
     n = len(inputs)
-    begins, inputs = _side_by_side(_begins(sequences, n)), _side_by_side(np.asarray(inputs))
+    begins, inputs = _side_by_side(firsts(sequences, n)), _side_by_side(np.asarray(inputs))
     length, blocks = begins.shape
     states = np.full((length, blocks, first.size), np.nan)  # NaN is not the same as anything
     starts, stale = np.tile(first, (blocks, 1)), np.arange(blocks)
@@ -154,19 +158,12 @@ def _side_by_side(rows: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(rows.reshape(blocks, length, *rows.shape[1:]).swapaxes(0, 1))
 
 
-def _begins(sequences, n: int, backward: bool = False) -> np.ndarray:
-    """Whether each row is the first that a recursion meets in its sequence."""
-    begins = np.zeros(n, dtype=bool)
-    begins[[s.stop - 1 if backward else s.start for s in sequences]] = True
-    return begins
-
-
 def before(states, first, sequences, *, backward: bool = False) -> np.ndarray:
     """s_{t-1} of a `sweep` for all rows t: `first` where a sequence begins (s_{t+1}, backward)."""
     shifted, (early, late) = np.empty_like(states), (slice(-1), slice(1, None))
     to, of = (early, late) if backward else (late, early)
     shifted[to] = states[of]
-    shifted[_begins(sequences, len(states), backward)] = first
+    shifted[firsts(sequences, len(states), backward)] = first
     return shifted
 
 
@@ -246,7 +243,7 @@ def _messages(u, transmat, sequences) -> np.ndarray:
     u ∘ x goes forward along the rows turned round.
     """
     uniform, back = np.full(u.shape[1], 1 / u.shape[1]), transmat.swapaxes(-1, -2)
-    turned, begins = _at(back, slice(None, None, -1)), _begins(sequences, len(u), True)
+    turned, begins = _at(back, slice(None, None, -1)), firsts(sequences, len(u), True)
     given = u[::-1], turned, uniform, begins[::-1]
     x = _of_one(_linear(*given)[::-1])
     x = _stepped(*given, 1)[::-1] if x is None else x
@@ -340,7 +337,7 @@ def filtered(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     u = np.exp(logb)
     u /= u @ np.ones((u.shape[1], 1)) / u.shape[1]
     own = chain.transmat, chain.startprob, sequences
-    begins = _begins(sequences, len(u))
+    begins = firsts(sequences, len(u))
     states = _of_one(_linear(u, _into(chain.transmat), chain.startprob, begins))
     if states is not None:
         priors = predicted(states, chain, sequences)
@@ -484,7 +481,7 @@ def pairs(alpha, gamma, chain: Chain, sequences) -> np.ndarray:
 def _following(alpha, gamma, chain: Chain, sequences) -> np.ndarray:
     """γ_{t+1}/Qᵀα_t, 0 where a sequence ends."""
     news = _ratio(gamma, predicted(alpha, chain, sequences))
-    news[_begins(sequences, len(news))] = 0.0
+    news[firsts(sequences, len(news))] = 0.0
     return news[1:]
 
 
@@ -542,7 +539,7 @@ def viterbi(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     log_start, log_moves = _log(chain.startprob), _log(chain.transmat)
     priors = carried(_scores, relative, log_moves, log_start, sequences, _same_logs, _max_plus)
     scores = _scores(priors, relative)
-    ends = _begins(sequences, len(scores), backward=True)
+    ends = firsts(sequences, len(scores), backward=True)
     back = _best_before(scores, log_moves)
     back[ends] = np.argmax(scores[ends], axis=1)[:, None]
     states = _follow(back[::-1])[::-1].copy()  # Torch takes no negative strides

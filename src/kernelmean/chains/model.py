@@ -50,14 +50,9 @@ class FittedChain:
 
     def reordered(self, order: np.ndarray) -> FittedChain:
         """State k becomes what state order[k] was."""
-        left, _ = self.emissions.factors
-        return replace(
-            self,
-            chain=self.chain.reordered(order),
-            emissions=self.emissions.reweighted(arrays.take(left, order, axis=0)),
-            laws=self.laws.reordered(order),
-            rule=None if self.rule is None else self.rule.reordered(order),
-        )
+        chain, laws = self.chain.reordered(order), self.laws.reordered(order)
+        rule = self.rule and self.rule.reordered(order)
+        return replace(self, chain=chain, emissions=self.emissions[order], laws=laws, rule=rule)
 
     # ------------------------------------------------------------ states
 
@@ -121,14 +116,11 @@ class FittedChain:
     def marginal(self, columns: list[int]) -> EmissionsByState:
         """Densities of some columns."""
         laws, guard = self.emissions.marginal(columns), self.laws.guard.marginal(columns)
-        left, _ = laws.factors
         widths = [self.width(k) for k in range(len(guard.counts))]
         widths = [tuple(w[j] for j in columns) if isinstance(w, tuple) else w for w in widths]
-        parts = []
-        for k, width in enumerate(widths):
-            law, only = laws.reweighted(left[k : k + 1]), guard.reordered(np.array([k]))
-            parts.append(SignedEmissions(law, width, only))
-        return EmissionsByState(tuple(parts), tuple(widths))
+        every = (SignedEmissions(laws, width, guard) for width in widths)
+        parts = tuple(each.reordered(np.array([k])) for k, each in enumerate(every))
+        return EmissionsByState(parts, tuple(widths))
 
     def width(self, k: int) -> float | tuple[float, ...] | None:
         """The bandwidth of a state; 0 where densities are of variates."""

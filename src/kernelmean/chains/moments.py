@@ -14,6 +14,7 @@ import numpy as np
 from ..core import Array, Rows, Saveable, arrays, checks
 from ..core.moments import block_rows, evenly
 from ..core.rows import merged
+from ..core.sequences import firsts, links
 from ..core.threads import side_by_side
 from ..features.base import FeatureMap
 from ..features.landmarks import Nystroem
@@ -243,12 +244,6 @@ def _joined(earlier: tuple, later: tuple) -> list:
     return [arrays.namespace(a).concat([a, b], axis=0) for a, b in zip(earlier, later, strict=True)]
 
 
-def _links(seen: np.ndarray, first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Whether rows t and t+1, and t+2 as well, are of one sequence, and observed."""
-    linked = seen[:-1] & seen[1:] & ~first[1:]
-    return linked, linked[:-1] & linked[1:]
-
-
 # ------------------------------------------------------------ moments
 
 
@@ -269,8 +264,7 @@ class Moments:
     """
 
     def __init__(self, coordinates: Coordinates, seen: np.ndarray, sequences):
-        first = np.zeros(len(seen), dtype=bool)
-        first[[s.start for s in sequences]] = True
+        first = firsts(sequences, len(seen))
         *sums, n, pairs, triples = coordinates.run(_terms, seen, first).sums
         counts = (n, n, pairs, triples, pairs, pairs)
         means = (total / count for total, count in zip(sums, counts, strict=True))
@@ -286,7 +280,7 @@ class Moments:
 
 def _terms(Phi, seen: np.ndarray, first: np.ndarray) -> tuple:
     """Sums that `Moments` are means of, and how many there are."""
-    linked, triples = _links(seen, first)
+    linked, triples = links(seen, first)
     return (
         _sum(Phi, seen),
         _product(Phi, seen, 0),
@@ -300,7 +294,7 @@ def _terms(Phi, seen: np.ndarray, first: np.ndarray) -> tuple:
 
 def _third(K: int, by, Phi, seen: np.ndarray, first: np.ndarray) -> tuple[np.ndarray]:
     """Σ a¹_t ⊗ a_{t+1} ⊗ a_{t+2}, (K, K, K), of rows [a¹, a] = Φ `by`."""
-    A, (_, use) = arrays.to_numpy(Phi @ arrays.like(by, Phi)), _links(seen, first)
+    A, (_, use) = arrays.to_numpy(Phi @ arrays.like(by, Phi)), links(seen, first)
     first_, second, third = (A[i : i + len(use)][use] for i in range(3))
     T = np.zeros((K, K, K))
     for b in range(K):

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..core.checks import check_choice, check_positive
+from ..core.checks import check_positive
 from .moments import Moments, numerical_rank, whitened
 
 METHODS = ("correlations", "threshold", "elbow", "ratio", "likelihood")
@@ -186,7 +186,6 @@ def noise_bound(m, n: int, beyond: float | None = None):
 
 def choose_order(spectrum: Spectrum, method: str, constant: float) -> Order:
     """By any rule but held-out likelihood."""
-    check_choice(method, "method", METHODS)
     if method == "threshold":
         return spectrum.by_threshold(check_positive(constant, "constant"))
     return getattr(spectrum, f"by_{method}")()

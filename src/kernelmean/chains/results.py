@@ -13,7 +13,7 @@ from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
 from .markov import moved
 from .model import FittedChain, draws
-from .rows import as_inputs, gaps_in, observed
+from .rows import as_inputs, gaps_in, observed_like
 
 
 class Batch(Law):
@@ -119,10 +119,7 @@ def as_observation(x, points: Array) -> tuple[Array, np.ndarray]:
         x = x[None]
     if x.ndim != 1:
         raise ValueError(f"x has shape {tuple(x.shape)}; one observation, (d,), is needed")
-    point, seen = observed(x[None, :], "x")
-    checks.check_columns(point, points.shape[1], "x", "the training data")
-    checks.check_library(point, points, "x")
-    return point, seen
+    return observed_like(x[None, :], "x", points)
 
 
 class RegimeBelief(ObservationLaw):

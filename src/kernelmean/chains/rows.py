@@ -112,6 +112,15 @@ def observed(X, name: str, min_rows: int = 1) -> tuple[Array, np.ndarray]:
     return xp.where(gaps, first[None, :], points), seen
 
 
+def observed_like(X, name: str, known: Array) -> tuple[Array, np.ndarray]:
+    """Rows with the columns of the `known` points of training, and which of them are whole."""
+    points, seen = observed(X, name)
+    if name != "X":  # scikit-learn has words of its own for X
+        checks.check_columns(points, known.shape[1], name, "the training data")
+    checks.check_library(points, known, name)
+    return points, seen
+
+
 def gaps_in(X) -> np.ndarray:
     """Whether each entry is missing."""
     return np.isnan(arrays.to_numpy(checks.as_points(X, "X", one_d=False, gaps=True)))

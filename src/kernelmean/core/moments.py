@@ -36,6 +36,16 @@ def evenly(n: int, limit: int) -> np.ndarray:
     return np.linspace(0, n - 1, min(n, limit)).astype(int)
 
 
+def shares(nodes: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Of numbers (m,), in the two of all nodes (k,) beside each, (m, k)."""
+    below = np.clip(np.searchsorted(nodes, y, "right") - 1, 0, len(nodes) - 2)
+    gap = np.maximum(nodes[below + 1] - nodes[below], np.finfo(float).tiny)
+    above = (y - nodes[below]) / gap
+    found, rows = np.zeros((len(y), len(nodes))), np.arange(len(y))
+    found[rows, below], found[rows, below + 1] = 1.0 - above, above
+    return found
+
+
 def correlations(total: np.ndarray, count: float, known: np.ndarray | None = None) -> np.ndarray:
     """Of sums ZᵀZ over `count` rows of d standardised columns, shrunk as if d rows had those known.
 

@@ -176,8 +176,16 @@ def moved(**moves: tuple[str, Change]) -> Callable[[type], type]:
 
 
 def into(make: Callable[[Any], Any], field: str) -> Change:
-    """A `Change` that sets a field of the options that `make` finds in the parameter's value."""
-    return lambda current, value: replace(make(current), **{field: value})
+    """A `Change` that sets a field of the options that `make` finds in the parameter's value.
+
+    Options of another kind, which have no such field, stay as they are.
+    """
+
+    def change(current: Any, value: Any) -> Any:
+        found = make(current)
+        return replace(found, **{field: value}) if hasattr(found, field) else current
+
+    return change
 
 
 def with_old_keywords(cls: type, state: dict[str, Any]) -> dict[str, Any]:

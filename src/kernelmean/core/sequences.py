@@ -63,11 +63,22 @@ def parted(seen: np.ndarray, sequences: list[slice]) -> list[slice]:
     return check_sequences([len(part) for part in parts if len(part)], int(seen.sum()))
 
 
+def firsts(sequences, n: int, backward: bool = False) -> np.ndarray:
+    """Whether each row is the first that is met in its sequence."""
+    first = np.zeros(n, dtype=bool)
+    first[[s.stop - 1 if backward else s.start for s in sequences]] = True
+    return first
+
+
+def links(seen: np.ndarray, first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Whether rows t and t+1, and t+2 as well, are observed, and none later is a `first` one."""
+    linked = seen[:-1] & seen[1:] & ~first[1:]
+    return linked, linked[:-1] & linked[1:]
+
+
 def neighbours(seen: np.ndarray, sequences) -> np.ndarray:
     """Whether rows t and t+1 are of one sequence, and observed both."""
-    linked = seen[:-1] & seen[1:]
-    linked[[s.stop - 1 for s in sequences if s.stop < len(seen)]] = False
-    return linked
+    return links(seen, firsts(sequences, len(seen)))[0]
 
 
 def triples_of(seen: np.ndarray, sequences) -> np.ndarray:
@@ -78,8 +89,7 @@ def triples_of(seen: np.ndarray, sequences) -> np.ndarray:
     ValueError
         If there are no such rows.
     """
-    linked = neighbours(seen, sequences)
-    triples = linked[:-1] & linked[1:]
+    triples = links(seen, firsts(sequences, len(seen)))[1]
     if not triples.any():
         raise ValueError(
             "X has no three rows in a row, of one sequence and without NaN; the model is learned "

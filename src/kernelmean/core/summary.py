@@ -19,9 +19,9 @@ class Line:
     text: str
 
     @classmethod
-    def of(cls, name: str, value: float, note: str = "") -> Self:
-        """A number to four digits, and a word on it."""
-        return cls(name, value, f"{value:.4g}{note}")
+    def of(cls, name: str, value: Any, note: str = "") -> Self:
+        """A number to four digits, or several, and a word on it."""
+        return cls(name, value, numbers(value) + note)
 
     @classmethod
     def chosen(cls, name: str, value: float, given: Any) -> Self:
@@ -33,6 +33,11 @@ class Line:
         """Names, one after the other."""
         text = ", ".join(names) or "none"
         return cls(name, text, text)
+
+
+def numbers(values: Any) -> str:
+    """One number, or several, to four digits."""
+    return ", ".join(f"{value:.4g}" for value in np.atleast_1d(values))
 
 
 def kernel_lines(kernel: Any, names: Sequence[str]) -> list[Line]:

@@ -104,15 +104,6 @@ def _weights_of(X, *given) -> Cells:
     return Cells(step, arrays.to_numpy(X), weights[0] if weights else np.ones((len(X), 1)))
 
 
-def shares(nodes: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Of numbers (m,), in the two of all nodes (k,) beside each, (m, k)."""
-    below = np.clip(np.searchsorted(nodes, y, "right") - 1, 0, len(nodes) - 2)
-    above = (y - nodes[below]) / (nodes[below + 1] - nodes[below])
-    found, rows = np.zeros((len(y), len(nodes))), np.arange(len(y))
-    found[rows, below], found[rows, below + 1] = 1.0 - above, above
-    return found
-
-
 class Sums(NamedTuple):
     """What a conditional density is of, over rows.
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..core import Array, Saveable, arrays, checks
-from ..core.moments import Order, canonical_order, evenly
+from ..core.moments import Order, canonical_order, evenly, shares
 from ..core.solves import kept
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.move import Bend, Move, Wide
@@ -16,7 +16,6 @@ from ..features.base import FeatureMap
 from ..kernels import Kernel
 from ..regression.smoother import Smoother, with_ones
 from ..regression.support import Support
-from .cells import shares
 from .laws import MovedLaws
 from .location import Location
 from .search import DensityScore

@@ -103,5 +103,4 @@ def interval_like_target(law, level: float, one_output: bool) -> Interval:
 
 def names_like(estimator, d: int) -> list[str]:
     """Names of the columns of X that an estimator was fitted to."""
-    names = getattr(estimator, "feature_names_in_", None)
-    return Labels(None if names is None else tuple(map(str, names))).named(d, "x")
+    return Labels.of(None, getattr(estimator, "feature_names_in_", None)).named(d, "x")

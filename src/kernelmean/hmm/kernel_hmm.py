@@ -21,7 +21,8 @@ from ..core import Array, Block, Line, arrays, checks
 from ..core.elsewhere import aligned, is_far
 from ..core.parameters import choice, count, either, flag, into, moved, optional, options, positive
 from ..core.progress import Verbose
-from ..core.sequences import check_sequences
+from ..core.sequences import check_sequences, firsts
+from ..core.summary import numbers
 from ..core.threads import doors
 from ..kernels import Delta
 from .learn import Fit, Plan
@@ -210,9 +211,7 @@ class KernelHMM(ChainEstimator):
             )
         sequences, seen = check_sequences(lengths, every.n), np.broadcast_to(True, every.n)
         if lengths is not None:
-            first = np.zeros(every.n, dtype=np.uint8)
-            first[[s.start for s in sequences]] = 1
-            every = aligned(X=X, first=first)
+            every = aligned(X=X, first=firsts(sequences, every.n).astype(np.uint8))
         whole = Rows.of(np.empty((every.n, 0)), seen, sequences)
         numbers, some = whole.stretches(POINTS, PIECES)
         few = super().begun(every.take(numbers)[0], [s.stop - s.start for s in some.sequences])
@@ -490,10 +489,9 @@ class KernelHMM(ChainEstimator):
         chosen = "given" if self.order_ is None else f"by {self.order_.method}"
         lines = [Line("states", self.n_components_, f"{self.n_components_}, {chosen}")]
         for k, share in enumerate(shares):
-            mean = ", ".join(f"{m:.4g}" for m in means[k])
             often = f"{100 * share:.3g}% of rows in the long run"
             held = f"{stays[k]:.4g} rows on end" if np.isfinite(stays[k]) else "never left"
-            text = f"{often}, {held}, mean {mean}"
+            text = f"{often}, {held}, mean {numbers(means[k])}"
             lines.append(Line(f"state {k}", (share, stays[k], means[k]), text))
         held_out = "log-likelihood of a row held out"
         scores = {} if self.order_ is None else self.order_.scores

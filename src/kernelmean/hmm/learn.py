@@ -14,8 +14,7 @@
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any
+from functools import partial
 
 import numpy as np
 from scipy.special import logsumexp
@@ -24,7 +23,7 @@ from ..chains import draft as drafts
 from ..chains import em
 from ..chains.draft import COLUMNS, Draft, in_space, on_all
 from ..chains.driven import driven
-from ..chains.em import Climb, Refinement, random_starts
+from ..chains.em import Climb, random_starts
 from ..chains.emission import SHARES, AnySmoothing, Guard, Shrunken, SmoothingByState, can_smooth
 from ..chains.markov import filtered, predicted
 from ..chains.model import FittedChain
@@ -35,7 +34,6 @@ from ..chains.rows import Rows
 from ..chains.variates import Variates
 from ..core import arrays, checks
 from ..core.stages import stage
-from ..embedding.embedding import MeanEmbedding
 from ..kernels import Delta
 from .spectral import SpectralFit
 
@@ -108,10 +106,8 @@ class Plan(drafts.Plan):
     def climbed(self, draft: Draft, space, climbed: Climb, smoothing: AnySmoothing) -> FittedChain:
         """Laws whose weights are the probabilities of the states in the rows."""
         gamma = climbed.gamma[draft.rows.seen]
-        weights = gamma.T + SOME  # a state that died is like all others together
-        weights /= weights.sum(axis=1, keepdims=True)
-        points = checks.frozen(draft.rows.there)
-        embedded = MeanEmbedding.of_parts(points, arrays.like(weights, points), None, draft.kernel)
+        # a state that died is like all others together
+        embedded = drafts.row_laws(draft.rows.there, gamma.T + SOME, draft.kernel)
         width = getattr(smoothing.kernel, "lengthscale", None)
         laws = embedded, smoothing.emissions(gamma), width, space
         # densities that are largely normal, or have bandwidths of their own, filter themselves:
@@ -150,29 +146,18 @@ def spectral(draft: Draft, n_components: int) -> SpectralFit:
 
 
 @dataclass(frozen=True)
-class Found:
-    """EM on some rows, and what rows held out chose: bandwidth, one for each state, normal laws."""
+class Found(drafts.Found):
+    """What was found by rows held out, and how likely they are by simple laws."""
 
-    space: Variates | None
-    search: Refinement
-    climb: Climb
-    factor: float
-    held: Any = None  # HeldOut, where rows held out chose
-    normal: float | None = None  # of laws all but normal, or of t; None: they are far behind
+    normal: float = -np.inf  # of laws all but normal, or of t; else these are far behind
 
     @property
     def compared(self) -> dict[str, float]:
         """Log-likelihoods of a row held out, of the densities taken and of the simple ones."""
         if self.held is None:
             return {}
-        n, rival = int(self.search.rows.seen.sum()), -np.inf if self.normal is None else self.normal
-        return {"taken": self.held.total / n, "normal": rival / n}
-
-    @cached_property
-    def whole(self) -> Climb:
-        """EM on the same rows carried on, at what was chosen."""
-        smoothing = self.search.smoothing(self.search.narrowed(self.factor))
-        return self.search.resumed(smoothing, self.climb)
+        n = int(self.search.rows.seen.sum())
+        return {"taken": self.held.total / n, "normal": self.normal / n}
 
     def told(self, some: Rows) -> float:
         """Σ_t log p(y_t | y_1, ..., y_{t-1})/p(y_t) of rows held out: what the past tells of them.

@@ -8,7 +8,7 @@ products are taken apart again.
 import numpy as np
 from scipy.optimize import least_squares
 
-from ..chains.markov import Chain, nearest_simplex, nearest_stochastic, stationary
+from ..chains.markov import Chain, nearest_simplex, nearest_stochastic
 from ..chains.moments import Moments, numerical_rank
 from ..core import arrays
 
@@ -86,8 +86,7 @@ def chain_of(UO: np.ndarray, U: np.ndarray, moments: Moments) -> Chain:
     inverse = np.linalg.pinv(UO)
     rough = np.maximum(nearest_simplex((inverse @ (U.T @ moments.mean))[None])[0], SMALL)
     joint = inverse @ (U.T @ moments.pairs @ U) @ inverse.T  # π_i Q_ij
-    transmat = nearest_stochastic(joint / (rough / rough.sum())[:, None])
-    return Chain(stationary(transmat), transmat)
+    return Chain.counted(nearest_stochastic(joint / (rough / rough.sum())[:, None]))
 
 
 # ------------------------------------------------------------ eigenvectors common to all B

@@ -7,6 +7,7 @@ import numpy as np
 from ..chains.em import HeldOut
 from ..chains.rows import Rows
 from ..core import Saveable, arrays
+from ..core.sequences import firsts
 from .lines import CLEAR, SAME, Found, clear, normal
 
 SEARCHED = 2000  # rows that starts, bandwidths, guards and models are compared on
@@ -57,9 +58,8 @@ class Contest:
 
     def __init__(self, rows: Rows, left: Rows, found: Found, alone: HeldOut, by_errors: bool):
         (numbers, self.few), (_, self.left) = (every.stretches(SEARCHED) for every in (rows, left))
-        Y, inner = arrays.to_numpy(rows.points), np.ones(len(rows.seen), dtype=bool)
-        inner[[s.start for s in rows.sequences]] = False
-        self.at = np.flatnonzero((found.usable & rows.seen & inner)[numbers])
+        Y, first = arrays.to_numpy(rows.points), firsts(rows.sequences, len(rows.seen))
+        self.at = np.flatnonzero((found.usable & rows.seen & ~first)[numbers])
         judged = numbers[self.at]
         self.found, self.Y, self.mean = found, Y[judged], found.mean[judged]
         self.by_errors, self.entries = by_errors, dict[str, tuple[np.ndarray, np.ndarray]]()

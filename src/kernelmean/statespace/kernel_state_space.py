@@ -16,13 +16,14 @@ from ..chains.search import best_fit, factors, next_error, next_likelihood
 from ..core import Block, Line, arrays, checks
 from ..core.parameters import count, either, flag, into, moved, optional, options, standing_for
 from ..core.progress import Verbose
+from ..core.summary import numbers
 from ..core.threads import doors
 from ..core.wild import without_wild
 from ..kernels import fitted_kernel
 from .answers import SpaceAnswers
 from .backbone import FittedBackbone
 from .learn import Fit, Plan
-from .options import Backbone, KernelRule, Particles, as_filter, as_latent
+from .options import Backbone, KernelRule, as_filter, as_latent
 
 # of EM
 DEFAULTS = {"n_init": 3, "max_iter": 60, "tol": 1e-4, "guard": (200.0, 1000.0), "penalty": (1, 1)}
@@ -34,22 +35,12 @@ WIDTHS = (0.5, 1.0, 2.0)
 GUARDS = (0.25, 1.0, 4.0)
 
 
-def of_filter(kind: Any, field: str) -> Any:
-    """A keyword of one of the filters, which others have no use for."""
-
-    def change(inference: Any, value: Any) -> Any:
-        way = as_filter(inference)
-        return replace(way, **{field: value}) if isinstance(way, kind) else inference
-
-    return change
-
-
 OLD = {name: ("em", into(as_em, name)) for name in ("directions", "features", *DEFAULTS)} | {
     "n_nodes": ("latent", into(as_latent, "nodes")),
     "kernel_x": ("latent", into(as_latent, "kernel")),
     "transition": ("latent", into(as_latent, "transition")),
-    "n_particles": ("inference", of_filter(Particles, "n")),
-    "reg": ("inference", of_filter(KernelRule, "reg")),
+    "n_particles": ("inference", into(as_filter, "n")),
+    "reg": ("inference", into(as_filter, "reg")),
 }
 
 
@@ -358,16 +349,14 @@ class KernelStateSpace(SpaceAnswers):
         lines = [Line(name, value, str(value)) for name, value in said.items()]
         of = " and ".join(f"{rows:,.0f}" for rows in self.guard_)
         lines.append(Line("guard of emissions and moves", self.guard_, f"{of} rows"))
-        lines += [
-            Line(f"log-likelihood of rows held out, dimension {k}", v, f"{v:.4g}")
-            for k, v in self.dimensions_.items()
-        ]
+        held_out = "log-likelihood of rows held out, dimension"
+        lines += [Line.of(f"{held_out} {k}", v) for k, v in self.dimensions_.items()]
         blocks = [Block("Latent states", lines)]
         if self.backbone_ is not None:
             blocks.insert(0, Block("Backbone", _backbone_lines(self.backbone_)))
         if self.rivals_:
             told = [
-                Line(name, r, f"log-likelihood {r.loglik:.4g}, error {_each(r.rmse)}")
+                Line(name, r, f"log-likelihood {r.loglik:.4g}, error {numbers(r.rmse)}")
                 for name, r in sorted(self.rivals_.items(), key=lambda item: -item[1].loglik)
             ]
             blocks.append(Block("Rows held out, one step ahead", told))
@@ -385,9 +374,4 @@ def _backbone_lines(line: FittedBackbone) -> list[Line]:
         "season": f"{form.season} rows, by {form.seasonal}" if form.season else "none",
     }
     lines = [Line(name, value, str(value)) for name, value in said.items()]
-    return [*lines, Line("standard deviation of an innovation", sizes, _each(sizes))]
-
-
-def _each(values: float | list[float]) -> str:
-    """One number, or one for each column."""
-    return ", ".join(f"{value:.4g}" for value in np.atleast_1d(values))
+    return [*lines, Line.of("standard deviation of an innovation", sizes)]

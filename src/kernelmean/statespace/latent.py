@@ -10,8 +10,9 @@ import numpy as np
 from scipy.special import softmax
 from scipy.stats import norm, qmc
 
-from ..chains.markov import Chain, stationary
+from ..chains.markov import Chain
 from ..core import Saveable, arrays, checks, solves
+from ..core.moments import shares
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel
 
@@ -110,21 +111,14 @@ class Latent(Saveable):
         if self.nodes.shape[1] > 1:
             nearest = arrays.sq_dists(x, self.nodes).argmin(axis=1)
             return np.eye(len(self.nodes))[nearest]
-        nodes, x = self.nodes[:, 0], x[:, 0]
-        left = np.clip(np.searchsorted(nodes, x) - 1, 0, len(nodes) - 2)
-        gap = np.maximum(nodes[left + 1] - nodes[left], np.finfo(float).tiny)
-        right = np.clip((x - nodes[left]) / gap, 0.0, 1.0)
-        shares, rows = np.zeros((len(x), len(nodes))), np.arange(len(x))
-        shares[rows, left] = 1 - right
-        shares[rows, left + 1] += right
-        return shares
+        nodes = self.nodes[:, 0]
+        return shares(nodes, np.clip(x[:, 0], nodes[0], nodes[-1]))
 
     def chain_of(self, move: Callable, rng: np.random.Generator) -> Chain:
         """The chain on the nodes of a simulator (x, rng) -> x', by following it from each."""
         x = np.repeat(self.nodes, FOLLOWED, axis=0)
-        shares = self.shares(check_draws(move(x.copy(), rng), x.shape, "transition"))
-        transmat = shares.reshape(len(self.nodes), FOLLOWED, -1).mean(axis=1)
-        return Chain(stationary(transmat), transmat)
+        there = self.shares(check_draws(move(x.copy(), rng), x.shape, "transition"))
+        return Chain.counted(there.reshape(len(self.nodes), FOLLOWED, -1).sum(axis=1))
 
 
 # ------------------------------------------------------------ with coordinates

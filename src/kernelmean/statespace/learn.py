@@ -11,14 +11,14 @@ from typing import Any, cast
 import numpy as np
 
 from ..chains import draft as drafts
-from ..chains.draft import Draft, embedded, in_space, on_all
+from ..chains.draft import Draft, embedded, in_space, on_all, row_laws
 from ..chains.em import Climb, Effort, HeldOut
 from ..chains.emission import SHARES, Guard, Shrunken, Smoothing
 from ..chains.markov import Chain
 from ..chains.model import FittedChain
 from ..chains.rows import Rows
 from ..chains.variates import Variates
-from ..core import arrays, checks
+from ..core import arrays
 from ..core.stages import stage
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Delta, fitted_kernel
@@ -65,20 +65,6 @@ class Fit(drafts.Fit):
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """States as a search on some rows found them, and how they are learned from all rows."""
-
-    held: Any  # HeldOut, or None where moments are all
-    learned: Callable[[], Fit]
-    tried: dict[int, float] = field(default_factory=dict)
-
-    @stage("states")
-    def fit(self) -> Fit:
-        """Learned from all rows."""
-        return replace(self.learned(), tried=self.tried)
-
-
-@dataclass(frozen=True)
 class Plan(drafts.Plan):
     """What is asked of a state-space model."""
 
@@ -92,7 +78,7 @@ class Plan(drafts.Plan):
         spaces = [self.space(law, rng) for law in self.laws]
         found = self.line(draft, spaces[0][1], inputs)
         if found is None:
-            return cast(Candidate, self.states(draft, spaces)).fit()
+            return self.states(draft, spaces).fit()
         rows = draft.rows
         points = arrays.like(found.innovations, rows.points)
         left = self.drafted(points, found.usable, [s.stop - s.start for s in rows.sequences])
@@ -100,9 +86,9 @@ class Plan(drafts.Plan):
         contest = Contest(rows, left.rows, found, self.without_states(left), by_errors)
         if self.backbone == "auto" and inputs is None:
             plain = self.states(draft, spaces, contest.hopeless)
-            if plain is not None and contest.with_states(plain.held):
+            if plain.held is not None and contest.with_states(plain.held):
                 return replace(plain.fit(), rivals=contest.rivals)
-        both = cast(Candidate, self.states(left, spaces, of=BOTH))
+        both = self.states(left, spaces, of=BOTH)
         helps, other = contest.with_both(both.held), both.fit()
         other = other if helps else other.without_memory
         chain = other.chain
@@ -151,25 +137,21 @@ class Plan(drafts.Plan):
             )
         return found
 
-    @stage("states")
-    def states(
-        self, draft: Draft, spaces, hopeless: float = -np.inf, of: str = STATES
-    ) -> Candidate | None:
+    def states(self, draft: Draft, spaces, hopeless=-np.inf, of: str = STATES) -> Learner:
         """Of the fewest dimensions, unless rows held out are clearly likelier with more."""
-        best: Candidate | None = None
         tried: dict[int, float] = {}
+        rest = of, hopeless, tried
         n = draft.rows.stretches(SEARCHED)[1].seen.sum()
-        for space, known in spaces:
-            found = Learner(self, draft, space, known, of).candidate(hopeless)
-            if len(spaces) == 1:
-                return found
-            if found is None or found.held is None:
+        best, *more = [Learner(self, draft, space, known, *rest) for space, known in spaces]
+        for one in [best, *more] if more else ():
+            if one.held is None:
                 continue
-            tried[space.latent.nodes.shape[1]] = found.held.total / n
-            if best is not None and not clear(found.held.loglik - best.held.loglik):
+            enough = bool(tried) and not clear(one.held.loglik - best.held.loglik)
+            tried[one.space.latent.nodes.shape[1]] = one.held.total / n
+            if enough:
                 break
-            best = found
-        return best and replace(best, tried=tried)
+            best = one
+        return best
 
     def space(self, law, rng: np.random.Generator) -> tuple[Space, Chain | None]:
         """The nodes, and the chain on them if the transition is known."""
@@ -213,6 +195,10 @@ class Learner:
         Transitions, where these are known.
     of : str
         What the states are of, for whoever looks at the progress.
+    hopeless : float
+        Mean log-likelihood of the best start, below which EM goes no further.
+    tried : dict
+        Log-likelihoods by dimension, where several are compared.
     """
 
     plan: Plan
@@ -220,6 +206,8 @@ class Learner:
     space: Space
     known: Chain | None
     of: str = STATES
+    hopeless: float = -np.inf
+    tried: dict[int, float] = field(default_factory=dict)
 
     @cached_property
     def variates(self) -> Variates | None:
@@ -256,29 +244,26 @@ class Learner:
             found.chain = self.known or found.chain
             yield found
 
-    def candidate(self, hopeless: float) -> Candidate | None:
-        """By EM from each pairing, or by their moments; None where EM is `hopeless`."""
+    @stage("states")
+    def fit(self) -> Fit:
+        """Laws of all rows by EM from each pairing, or by their moments."""
         em, refine = self.plan.em, self.plan.refine
         # EM takes nothing from the moments, which are told all the same
         most, steps = (1, TOLD) if refine else (None, em.max_iter)
         some, known = islice(self.pairings(self.draft.rows), most), self.known is not None
         fits = [fit_moments(self.draft, self.space, p, em.penalty, steps, known) for p in some]
         best = min(fits, key=lambda fit: fit.loss)
-        if not refine:
-            return Candidate(None, lambda: self.by_moments(best))
-        refined = self.refine(hopeless)
-        if refined is None:
-            return None
-        held, learned = refined
-        return Candidate(held, lambda: self.by_em(best, *learned()))
+        return self.by_em(best) if refine else self.by_moments(best)
 
-    def refine(
-        self, hopeless: float = -np.inf
-    ) -> tuple[HeldOut, Callable[[], tuple[Climb, Smoothing]]] | None:
-        """EM on some rows from all pairings of these, and how it goes on on all rows.
+    @property
+    def held(self) -> Any:
+        """What EM on some rows says of those held out; None where it is hopeless."""
+        return self.found and self.found.held
 
-        None if the best start ends at a mean log-likelihood that is `hopeless`.
-        """
+    @cached_property
+    @stage("states")
+    def found(self) -> drafts.Found | None:
+        """EM on some rows from all pairings of these; None where it is hopeless."""
         latent = self.space.latent
         guard = LinearGuard(latent.standard, self.guard[0] / len(latent.nodes))
         task = f"starts of EM, {self.of} (n_latent={latent.nodes.shape[1]})"
@@ -286,28 +271,28 @@ class Learner:
         search = self.plan.search(self.draft, self.variates, SEARCHED, **rules)
         few = self.draft.rows.stretches(SEARCHED)[1]
         starts = [(p.log_shares, p.chain) for p in self.pairings(few)]
-        found = search.best_start(search.smoothing(search.factor), starts)
-        if found.value < hopeless:
+        climb = search.best_start(search.smoothing(search.factor), starts)
+        if climb.value < self.hopeless:
             return None
-        factor, held = search.over_bandwidths(found, search.factor)
+        factor, held = search.over_bandwidths(climb, search.factor)
         if search.searched:
             stronger = (replace(guard, strength=s * guard.strength) for s in STRONGER)
-            search, held = search.guarded(stronger, found, factor, held)
-        if search.bandwidth is None:
-            factor = search.narrowed(factor)
+            search, held = search.guarded(stronger, climb, factor, held)
+        return drafts.Found(self.variates, search, climb, factor, held)
 
-        def learned() -> tuple[Climb, Smoothing]:
-            begun = search.resumed(search.smoothing(factor), found)
-            few = replace(search, max_iter=min(search.max_iter, ON_ALL))
-            rows = in_space(self.draft.rows, self.variates)
-            climbed, smoothing = on_all(few, rows, begun, factor)
-            return replace(climbed, converged=begun.converged), smoothing
+    def settled(self) -> tuple[Climb, Smoothing]:
+        """EM at what was chosen, and a little of it on all rows."""
+        found = cast(drafts.Found, self.found)
+        search, begun = found.search, found.whole
+        few = replace(search, max_iter=min(search.max_iter, ON_ALL))
+        rows = in_space(self.draft.rows, self.variates)
+        climbed, smoothing = on_all(few, rows, begun, search.narrowed(found.factor))
+        return replace(climbed, converged=begun.converged), smoothing
 
-        return held, learned
-
-    def by_em(self, best: PairFit, climbed: Climb, smoothing: Smoothing) -> Fit:
+    def by_em(self, best: PairFit) -> Fit:
         """Laws whose weights are the probabilities of the nodes in the rows."""
         draft, space, seen = self.draft, self.space, self.draft.rows.seen
+        climbed, smoothing = self.settled()
         gamma, plain = climbed.gamma[seen], self.variates is None
         laws = smoothing.emissions(gamma)
         rows = embedded_rows(draft.rows.there, gamma, laws.guard, plain, draft.kernel)
@@ -318,7 +303,8 @@ class Learner:
         U = space.operator(embedded(draft, climbed.gamma, 1.0)[1], gamma.sum(axis=0))
         V = space.operator(space.Psi.T @ climbed.chain.transmat.T, climbed.chain.startprob)
         guard, history = (strength, self.guard[1]), np.array(climbed.history)
-        return Fit(chain, draft, history, climbed.converged, space, best, guard, U, V)
+        rest = space, best, guard, U, V
+        return Fit(chain, draft, history, climbed.converged, *rest, tried=self.tried)
 
     def by_moments(self, best: PairFit) -> Fit:
         """The laws that the moments say."""
@@ -348,10 +334,8 @@ def embedded_rows(points, gamma: np.ndarray, guard: Guard, plain: bool, kernel) 
         points = arrays.namespace(points).concat([points, arrays.like(extra, points)])
         own = np.kron(np.eye(len(weights)), np.full(count, guard.strength / count))
         weights = np.concatenate([weights, own], axis=1)
-    weights = weights + arrays.EPS / weights.shape[1]  # where no row has been
-    weights /= weights.sum(axis=1, keepdims=True)
-    points = checks.frozen(points)
-    return MeanEmbedding.of_parts(points, arrays.like(weights, points), None, kernel)
+    some = arrays.EPS / weights.shape[1]  # where no row has been
+    return row_laws(points, weights + some, kernel)
 
 
 def normalised(laws: MeanEmbedding) -> MeanEmbedding:

@@ -24,23 +24,18 @@ class StateSpace(Protocol):
 
     def draw_first(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """n states from π, (n, d_x)."""
-        ...
 
     def draw_next(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """One next state of every row of `x`, (N, d_x)."""
-        ...
 
     def log_emission(self, Y: np.ndarray, x: np.ndarray) -> np.ndarray:
         """log p(y_i | x_j), (m, N)."""
-        ...
 
     def draw_emission(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """One observation of every row of `x`, (N, d_y)."""
-        ...
 
     def mean_emission(self, x: np.ndarray) -> np.ndarray:
         """E[y | x] of every row of `x`, (N, d_y)."""
-        ...
 
 
 # ------------------------------------------------------------ filtering

@@ -153,16 +153,12 @@ class StateForecast(RegimeForecast):
     def quantile(self, q) -> Array:
         """Quantiles of every column: (n, d) for a number, (n, len(q), d) for a list."""
         points = self.chain.emissions.points
-        if self.states.ndim == 1:
-            return self._alone.quantile(q)[0]
+        if self.states.ndim == 1:  # as a batch of one
+            own = {name: getattr(self, name)[None] for name in self.by_row}
+            return replace(self, **own).quantile(q)[0]
         n, step = len(self), block_rows(points.shape[0])
         blocks = [self[some]._quantile(q) for some in arrays.slices(n, step)]
         return blocks[0] if n <= step else arrays.namespace(points).concat(blocks, axis=0)
-
-    @property
-    def _alone(self) -> Self:
-        """A single law as a batch of one."""
-        return replace(self, **{name: getattr(self, name)[None] for name in self.by_row})
 
     def _quantile(self, q) -> Array:
         chain = self.chain

@@ -141,8 +141,8 @@ class ShiftedLaw(ObservationLaw):
         """Each law of the innovation, its shift, and its bandwidths."""
         whole = self.embedding.batch is None
         laws = [self.embedding] if whole else [self.embedding[k] for k in range(len(self.shift))]
-        shifts = self.shift[None] if whole else self.shift
-        return zip(laws, shifts, map(one_or_each, self._widths()), strict=True)
+        widths = map(one_or_each, self._widths())
+        return zip(laws, np.atleast_2d(self.shift), widths, strict=True)
 
     def _widths(self) -> np.ndarray:
         """Bandwidths of all laws and columns, (m, d)."""
