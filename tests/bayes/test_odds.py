@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 import kernelmean as km
+from kernelmean.bayes import odds
 from kernelmean.bayes.left_out import Beside, RatioLeftOut
 from kernelmean.bayes.odds import Logistic, Odds, best_odds
 
@@ -36,9 +38,9 @@ def test_they_are_scikit_learns(squares):
 
 def test_they_end_where_rows_of_the_denominator_do():
     Z, U = two_normal(200, 200)
-    odds = Logistic(1.0, False).odds(Z, U)
-    assert odds(np.array([[1e6]]))[0] == odds(Z).max() == odds.most
-    assert odds(np.array([[-1e6]]))[0] == 0.0
+    found = Logistic(1.0, False).odds(Z, U)
+    assert found(np.array([[1e6]]))[0] == found(Z).max() == found.most
+    assert found(np.array([[-1e6]]))[0] == 0.0
 
 
 def test_constant_columns_tell_nothing():
@@ -59,11 +61,30 @@ def test_none_where_few_rows_carry_the_ratio():
 def test_rows_left_out_have_no_part():
     """Those of one fold may be anything: the odds at the others' stay what they are without."""
     Z, U = two_normal(50, 50)
-    way, of_p = Logistic(0.1, False), np.arange(50) % 5 == 2
-    kept = way.left_out(Z, U)[:50][of_p]
-    rest = way.odds(Z[~of_p], U[~of_p])
+    way, fold = Logistic(0.1, False), np.argsort(np.argsort(np.vstack([Z, U])[:, 0])) % 5
+    kept = way.left_out(Z, U)[fold == 2]
+    rest = way.odds(Z[fold[:50] != 2], U[fold[50:] != 2])
     # standardised by all rows, which shrinks them a little differently
-    assert_allclose(np.exp(kept), rest(Z[of_p]), rtol=0.05)
+    expected = rest(np.vstack([Z, U])[fold == 2])
+    assert_allclose(np.minimum(np.exp(kept), rest.most), expected, rtol=0.05)
+
+
+def test_copies_are_left_out_together(monkeypatch):
+    """178 wines drawn six times each: with copies apart, squares of 13 columns seem to tell."""
+    rng, wines = np.random.default_rng(0), load_wine().data
+    likely = np.where(wines[:, 0] > 13, 1.0, 0.3)
+    Z, U = wines[rng.choice(178, 1000)], wines[rng.choice(178, 1000, p=likely / likely.sum())]
+    assert not best_odds(Z, U)[0].squares
+    monkeypatch.setattr(odds, "FEW_VALUES", np.inf)
+    assert best_odds(Z, U)[0].squares
+
+
+def test_few_values_are_no_copies():
+    """Of three values each would be left out with all of its rows."""
+    rng = np.random.default_rng(0)
+    Z, U = (rng.choice(3, (300, 1), p=p) * 1.0 for p in ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5]))
+    _, at_z, _ = best_odds(Z, U)
+    assert_allclose([at_z[Z[:, 0] == v].mean() for v in range(3)], [0.4, 1.0, 2.5], rtol=0.3)
 
 
 # ------------------------------------------------------------------------- kernels beside them
@@ -96,8 +117,8 @@ def test_the_score_equals_real_refits(beside, reg):
 
 
 def test_the_ratio_minimises_the_squares_beside_them():
-    """Small η: ½E_p r² − E_q r has no slope along any coordinate."""
-    Z, U = two_normal(300, 200)
+    """½E_p r² − E_q r + ½η‖c‖² has no slope along any coordinate."""
+    Z, U = two_normal(300, 200, d=3)
     model = km.DensityRatio().fit(Z, U)
     assert model.odds_ is not None
     Phi, V = model.features_.transform(Z), model.features_.transform(U)
@@ -132,7 +153,7 @@ def test_two_humps_are_left_to_kernels():
     U = rng.choice([-2.0, 2.0], (300, 1)) + 0.3 * rng.normal(size=(300, 1))
     model = km.DensityRatio().fit(rng.uniform(-4, 4, (300, 1)), U)
     assert model.odds_ is None
-    assert model.odds_gain_ < 0
+    assert model.odds_gain_ < 0.05
     assert "kernels are alone" in model.summary()
 
 
@@ -152,18 +173,18 @@ def test_a_numerator_that_is_no_sample_has_none():
 
 
 def test_summary_says_so(tmp_path):
-    model = km.DensityRatio().fit(*two_normal(300, 200))
+    model = km.DensityRatio().fit(*two_normal(300, 200, d=3))
     assert "of a logistic regression: they are the start" in model.summary()
     model.save(tmp_path / "ratio.km")
     back = km.load(tmp_path / "ratio.km")
-    new = np.linspace(-3, 9, 7)[:, None]
+    new = np.linspace(-3, 9, 21).reshape(7, 3)
     assert isinstance(back.odds_, Odds)
     assert_array_equal(back.predict(new), model.predict(new))
     assert back.summary() == model.summary()
 
 
 def test_rows_elsewhere_give_the_same():
-    Z, U = two_normal(400, 300)
+    Z, U = two_normal(400, 300, d=3)
     here, there = (km.DensityRatio().fit(A, U) for A in (Z, km.Rows(Z)))
     assert here.odds_ is not None
     assert_allclose(there.predict(Z[:20]), here.predict(Z[:20]), rtol=1e-9)

@@ -33,7 +33,7 @@ class DensityRatio(Saveable, BaseEstimator):
     """r(z) ≈ q(z)/p(z) from rows z_i ~ p and an embedding m of q: r(z) = φ(z)ᵀ(A + ηI)⁻¹m.
 
     A = ΦᵀΦ/n for the plain ratio. Where η and the lengthscale are chosen it starts from the odds r₀
-    of a logistic regression, of which sample a row is of, if that is nearer at rows left out:
+    of a logistic regression, of which sample a row is of, if rows left out clearly are nearer so:
     r(z) = r₀(z) + φ(z)ᵀ(A + ηI)⁻¹(m − m₀), m₀ the mean of r₀φ over p. With `relative` = a > 0 the
     a-relative ratio q/(a q + (1 − a) p), bounded by 1/a, is estimated:
     A = (1 − a) ΦᵀΦ/n + a Σ_j α_j φ(u_j)φ(u_j)ᵀ.
@@ -64,8 +64,8 @@ class DensityRatio(Saveable, BaseEstimator):
     coef_ : array of shape (r,)
     odds_ : callable or None
         r₀, of columns or of their squares and products too, and at most what it is at rows of p.
-        None where kernels alone are nearer, a kernel or η is given, the ratio is relative, or the
-        numerator is no sample.
+        None where kernels alone are about as near, a kernel or η is given, the ratio is relative,
+        or the numerator is no sample.
     odds_gain_ : float
         By how much J of rows left out is smaller with it; nan where it is not tried, or would rest
         on fewer than five rows a coefficient.
@@ -211,7 +211,7 @@ class FewRows(NamedTuple):
         return kernel.scaled(best) if gains[best][0] > gains[best][1] else kernel
 
     def beside_odds(self, kernel: Kernel) -> tuple[Logistic | None, float]:
-        """How odds are learned if rows left out prefer kernels beside them; by how much of J.
+        """How odds are learned if rows left out clearly prefer kernels beside them; J's gain.
 
         Where the numerator is no sample, or the ratio a relative one, there are none.
         """
@@ -222,8 +222,8 @@ class FewRows(NamedTuple):
             return None, math.nan
         at_z, at_u = (arrays.like(at, self.Z) for at in found[1:])
         alone, both = self._left_out(kernel), self._left_out(kernel, at_z, at_u)
-        gain, _ = alone.gain(*(r.careful_rows(r.best()) for r in (both, alone)))
-        return found[0] if gain > 0 else None, gain
+        gain, error = alone.gain(*(r.careful_rows(r.best()) for r in (both, alone)))
+        return found[0] if gain > error else None, gain
 
     def _left_out(self, kernel: Kernel, *at: Array) -> RatioLeftOut:
         features, n = Nystroem(tol=1e-4, max_rank=200), self.Z.shape[0]

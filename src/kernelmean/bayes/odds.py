@@ -17,6 +17,7 @@ from ..core import Array, Saveable, arrays
 
 PENALTIES = (1e-3, 1e-2, 0.1, 1.0, 10.0)  # scikit-learn's C that are tried, from smooth to free
 FOLDS = 5
+FEW_VALUES = 50
 ROWS = 5  # of the denominator that the ratio counts, at least, for each coefficient
 LOST = 0.5  # standard errors of the log likelihood of rows left out that a smoother one may lose
 LARGEST = 300.0  # of log odds
@@ -91,11 +92,12 @@ class Logistic(NamedTuple):
 
     def left_out(self, Z: np.ndarray, U: np.ndarray) -> np.ndarray:
         """The log of r₀ at n + l rows, each without the fifth of the rows that it is of."""
-        n, l = Z.shape[0], U.shape[0]
-        folds = PredefinedSplit(np.append(np.arange(n), np.arange(l)) % FOLDS)
-        F, of_q = self._terms(_standardised(np.vstack([Z, U]))[0]), np.repeat([0, 1], [n, l])
-        logit = cross_val_predict(self._model(), F, of_q, cv=folds, method="decision_function")
-        return logit - math.log(l / n)
+        rows, of_q = np.vstack([Z, U]), np.repeat([0, 1], [Z.shape[0], U.shape[0]])
+        fold, F = _folds(rows, Z.shape[0]), self._terms(_standardised(rows)[0])
+        by_fold = PredefinedSplit(fold)
+        logit = cross_val_predict(self._model(), F, of_q, cv=by_fold, method="decision_function")
+        left = np.array([np.bincount(of_q[fold != k], minlength=2) for k in range(FOLDS)])
+        return logit - np.log(left[:, 1] / left[:, 0])[fold]
 
     def _model(self) -> LogisticRegression:
         return LogisticRegression(C=self.C, tol=1e-6, max_iter=1000)
@@ -122,6 +124,14 @@ def best_odds(Z: np.ndarray, U: np.ndarray) -> tuple[Logistic, np.ndarray, np.nd
         return None
     out = np.minimum(np.exp(np.minimum(found[best], LARGEST)), odds.most)
     return ways[best], out[:n], out[n:]
+
+
+def _folds(rows: np.ndarray, n: int) -> np.ndarray:
+    """Which fifth each row is of: copies are of one, unless rows are a few values."""
+    values, which = np.unique(rows, axis=0, return_inverse=True)
+    if len(values) < FEW_VALUES:
+        which = np.append(np.arange(n), np.arange(len(rows) - n))
+    return which.ravel() % FOLDS
 
 
 def _smoothest(losses: list[np.ndarray]) -> int:
