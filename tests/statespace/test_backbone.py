@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.signal import lfilter
 from scipy.stats import norm
 
@@ -405,6 +405,8 @@ def test_inputs_are_used_and_asked_for(walk):
     assert_allclose(ahead.mean()[:, 0], [2.0, -2.0], atol=0.15)
     assert m.sample_paths(X, 2, 3, inputs=u, inputs_ahead=[[0.0], [0.0]]).shape == (3, 2, 1)
     steps = np.ones((150, 1)) * (np.arange(150)[:, None] > 75)
+    stream = np.random.default_rng(0)  # the line's start is not drawn from the chain's numbers
+    assert_array_equal(m.sample(150, stream, inputs=steps)[0], m.sample(150, 0, inputs=steps)[0])
     drawn, _ = m.sample(150, 0, inputs=steps)
     assert drawn[90:].mean() > drawn[:60].mean()
     with pytest.raises(ValueError, match="inputs is None; the model was fitted with 1"):

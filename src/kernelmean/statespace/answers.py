@@ -265,9 +265,9 @@ class SpaceAnswers(ChainEstimator):
             As in `fit`, and if there.
         """
         known = self.given(inputs, checks.check_count(n_samples, "n_samples"))
-        X, states = self.draw(n_samples, random_state)
+        rng = checks.generator(self.random_state if random_state is None else random_state)
+        X, states = self.draw(n_samples, rng)
         if self.backbone_ is not None:
-            rng = checks.generator(self.random_state if random_state is None else random_state)
             first, e = self.backbone_.first, arrays.to_numpy(X)[None]
             X = arrays.like(self.backbone_.paths(first, e, known, rng)[0], X)
         return X, arrays.like(self.nodes_[states], X)
