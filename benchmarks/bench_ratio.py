@@ -1,12 +1,20 @@
-"""DensityRatio, tuned by leave-one-out, against dense KuLSIF and a known ratio of Gaussians."""
+"""DensityRatio against dense KuLSIF, ratios that are known, and logistic regressions."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from unittest.mock import patch
+
 import numpy as np
 from _harness import Measured, Table, arguments, measure, ratio, rmse
-from scipy.stats import multivariate_normal, norm, t
+from scipy.stats import beta, expon, gamma, laplace, multivariate_normal, norm, t
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+from sklearn.linear_model import LogisticRegressionCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 import kernelmean as km
+from kernelmean.bayes.density_ratio import FewRows
 from kernelmean.core.minimise import DECADES, minimise_log10
 from kernelmean.kernels import median_lengthscale
 
@@ -171,6 +179,124 @@ def shapes(sizes, seeds) -> None:
                 kernels = "gaussian", km.Gaussian(tuple(plain.tolist()))
                 found = (km.DensityRatio(k).fit(Z, U).predict(new) for k in kernels)
                 errors.append([np.mean((f - r) ** 2) / np.mean(r**2) for f in found])
+            table.row(name, n, *np.mean(errors, axis=0))
+
+
+# ---------------------------------------------------------------- beside logistic regression
+def normals(d: int, mean, spread=1.0, of_p=(0.0, 1.0)) -> tuple:
+    """Two normal laws of d columns that do not depend on each other."""
+    p, q = norm(*of_p), norm(mean, spread)
+    return (
+        lambda rng, n: p.rvs((n, d), rng),
+        lambda rng, n: np.broadcast_to(mean, d) + spread * rng.standard_normal((n, d)),
+        lambda Z: np.prod(q.pdf(Z) / p.pdf(Z), axis=1),
+    )
+
+
+def selected(X: np.ndarray, bump: bool) -> tuple:
+    """Rows of a table, and of those along its first component (after Huang and others 2006)."""
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    along = X @ np.linalg.svd(X, full_matrices=False)[2][0]
+    along = (along - along.min()) / np.ptp(along)
+    likely = np.exp(-0.5 * ((along - 0.35) / 0.15) ** 2)
+    likely = likely if bump else np.where(along > np.median(along), 1.0, 0.3)
+    likely /= likely.mean()
+    known = dict(zip(map(tuple, X), likely, strict=True))
+    return (
+        lambda rng, n: X[rng.choice(len(X), n)],
+        lambda rng, n: X[rng.choice(len(X), n, p=likely / likely.sum())],
+        lambda Z: np.array([known[tuple(z)] for z in Z]),
+    )
+
+
+TABLES = {
+    "diabetes": load_diabetes().data,
+    "wine": load_wine().data,
+    "cancer": load_breast_cancer().data[:, :10],
+}
+OTHERS = {  # of densratio, Sugiyama and others 2008, 2013, Nguyen and others 2010, Kanamori 2009
+    "densratio, one column": normals(1, 1.0, 8**-0.5, (1.0, 0.5)),
+    "densratio, two columns": normals(2, 1.0, 8**-0.5, (1.0, 0.5)),
+    "half as wide, two deviations off": normals(1, 2.0, 0.25, (1.0, 0.5)),
+    "the same law": normals(2, 0.0),
+    "narrower": normals(1, 0.0, 0.6),
+    "wider": normals(1, 0.0, 1.2),
+    "shifted": normals(1, 0.5),
+    "five columns, all shifted": normals(5, 0.3),
+    "five columns, one shifted": normals(5, np.eye(5)[0]),
+    "ten columns, one shifted": normals(10, np.eye(10)[0]),
+    "normal over Laplace": (
+        lambda rng, n: rng.laplace(size=(n, 1)),
+        lambda rng, n: rng.standard_normal((n, 1)),
+        lambda Z: (norm.pdf(Z) / laplace.pdf(Z))[:, 0],
+    ),
+    "gamma over exponential": (
+        lambda rng, n: rng.exponential(size=(n, 1)),
+        lambda rng, n: rng.gamma(2, 0.5, (n, 1)),
+        lambda Z: (gamma(2, scale=0.5).pdf(Z) / expon.pdf(Z))[:, 0],
+    ),
+    "correlated over not": (
+        lambda rng, n: rng.standard_normal((n, 2)),
+        lambda rng, n: rng.multivariate_normal([0, 0], [[1, 0.7], [0.7, 1]], n),
+        lambda Z: (
+            multivariate_normal([0, 0], [[1, 0.7], [0.7, 1]]).pdf(Z)
+            / multivariate_normal([0, 0]).pdf(Z)
+        ),
+    ),
+    "beta over uniform, three columns": (
+        lambda rng, n: rng.random((n, 3)),
+        lambda rng, n: rng.beta(2, 2, (n, 3)),
+        lambda Z: beta(2, 2).pdf(Z).prod(axis=1),
+    ),
+} | {
+    f"{name}, {'a bump' if bump else 'a half'}": selected(X, bump)
+    for name, X in TABLES.items()
+    for bump in (True, False)
+}
+
+
+def logistic(degree: int):
+    """Odds of scikit-learn's cross-validated regression, as one would write it."""
+
+    def ratio_at(Z, U, new) -> np.ndarray:
+        model = make_pipeline(
+            StandardScaler(),
+            PolynomialFeatures(degree, include_bias=False),
+            StandardScaler(),
+            LogisticRegressionCV(
+                Cs=np.geomspace(1e-3, 1e3, 7), scoring="neg_log_loss", max_iter=500
+            ),
+        )
+        model.fit(np.vstack([Z, U]), np.repeat([0, 1], [len(Z), len(U)]))
+        of_q = model.predict_proba(new)[:, 1]
+        return of_q / (1 - of_q) * len(Z) / len(U)
+
+    return ratio_at
+
+
+@contextmanager
+def kernels_alone():
+    with patch.object(FewRows, "beside_odds", lambda few, kernel: (None, np.nan)):
+        yield
+
+
+def rivals(sizes, seeds) -> None:
+    """Relative squared error: kernels alone, at defaults, and logistic regressions."""
+    ways = ["alone", "default", "of columns", "of squares"]
+    table = Table("relative squared error", f"{'pair':>35}", "       n", *ways, "with odds")
+    for name, (of_p, of_q, true) in (PAIRS | OTHERS).items():
+        for n in sizes:
+            errors = []
+            for seed in seeds:
+                rng = np.random.default_rng(seed)
+                Z, U, new = of_p(rng, n), of_q(rng, n), of_p(rng, 4000)
+                r = true(new)
+                with kernels_alone():
+                    alone = km.DensityRatio().fit(Z, U).predict(new)
+                model = km.DensityRatio().fit(Z, U)
+                found = [alone, model.predict(new), *(logistic(k)(Z, U, new) for k in (1, 2))]
+                own = [np.mean((f - r) ** 2) / np.mean(r**2) for f in found]
+                errors.append([*own, model.odds_ is not None])
             table.row(name, n, *np.mean(errors, axis=0))
 
 

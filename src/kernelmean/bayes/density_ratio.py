@@ -127,9 +127,7 @@ class DensityRatio(Saveable, BaseEstimator):
         order.renumber(self.features_)
         U = self.features_.transform(m.points)
         every = self._sums(Phi, rows_z, rows)
-        beside = self.odds_ and Beside(
-            self.odds_(rows_z), self.odds_(m.points), every.mean("xr")[:, 0], every.mean("rr")[0, 0]
-        )
+        beside = self._beside(every, rows_z, m.points)
         left_out = RatioLeftOut(Phi, every.mean("xx"), U, m.weights, share, every.n, beside)
         self.reg_ = left_out.best() if self.reg is None else float(self.reg)
         self.coef_ = left_out.coefficients(self.reg_)
@@ -142,6 +140,12 @@ class DensityRatio(Saveable, BaseEstimator):
         if rows is not None:
             return rows.partial(*names, x=self.features_, r=self.odds_)
         return Moments(*names).add(x=Phi, r=Phi if self.odds_ is None else self.odds_.transform(Z))
+
+    def _beside(self, every: Moments, Z, points) -> Beside | None:
+        if self.odds_ is None:
+            return None
+        first, square = every.mean("xr")[:, 0], every.mean("rr")[0, 0]
+        return Beside(self.odds_(Z), self.odds_(points), first, square)
 
     def predict(self, Z) -> Array:
         """r(z) floored at zero, shape (m,)."""
@@ -221,14 +225,16 @@ class FewRows(NamedTuple):
         if found is None:
             return None, math.nan
         at_z, at_u = (arrays.like(at, self.Z) for at in found[1:])
-        alone, both = self._left_out(kernel), self._left_out(kernel, at_z, at_u)
+        alone, both = self._left_out(kernel), self._left_out(kernel, (at_z, at_u))
         gain, error = alone.gain(*(r.careful_rows(r.best()) for r in (both, alone)))
         return found[0] if gain > error else None, gain
 
-    def _left_out(self, kernel: Kernel, *at: Array) -> RatioLeftOut:
-        features, n = Nystroem(tol=1e-4, max_rank=200), self.Z.shape[0]
+    def _left_out(self, kernel: Kernel, odds: tuple[Array, Array] | None = None) -> RatioLeftOut:
+        features, n, beside = Nystroem(tol=1e-4, max_rank=200), self.Z.shape[0], None
         with hushed():  # a candidate's rank is nobody's concern
             Phi = features.fit_transform(self.Z, kernel)
-        beside = Beside(*at, at[0] @ Phi / n, at[0] @ at[0] / n) if at else None
+        if odds is not None:
+            at_z, at_u = odds
+            beside = Beside(at_z, at_u, at_z @ Phi / n, at_z @ at_z / n)
         U, alpha = features.transform(self.m.points), self.m.weights
         return RatioLeftOut(Phi, Phi.T @ Phi / n, U, alpha, self.share, beside=beside)

@@ -316,7 +316,7 @@ class DensityContourDisplay(PanelDisplay):
             raise ValueError("estimator was fitted to one column of y; contours need two")
         pair = [check_column(j, model.names, "outputs") for j in outputs]
         rows = to_numpy(as_points(X, "X", one_d=False))
-        first, second = (grid_between(*ends, n_grid) for ends in model.ends(X)[:, pair].T)
+        first, second = (grid_between(a, b, n_grid) for a, b in model.ends(X)[:, pair].T)
         densities = model.joint(X, pair, first, second)
         levels = tuple(sorted(map(float, levels)))
         edges = np.array([heights(p, levels) for p in densities])
