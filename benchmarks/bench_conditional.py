@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from _harness import Measured, Table, arguments, measure, ratio, rmse
+from sklearn.datasets import load_diabetes, make_friedman1, make_friedman2, make_friedman3
 from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import kernelmean as km
 from kernelmean.core.minimise import DECADES, minimise_log10
@@ -104,6 +108,61 @@ def _cells(fit: Measured, first: Measured) -> list:
     difference = float(np.max(np.abs(prediction - first.result[0])))
     slower = ratio(fit.seconds, first.seconds)
     return [fit.seconds, slower, fit.peak_mb, reg, rmse(prediction, truth(new_rows())), difference]
+
+
+# ---------------------------------------------------------------- means and laws
+def designs(seed: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(seed)
+    line, three, two = (rng.standard_normal((900, d)) for d in (5, 3, 2))
+    sine, spread = rng.uniform(-3, 3, 900), rng.uniform(-1, 1, 900)
+    e = rng.standard_normal(900)
+    return {
+        "Friedman 1": make_friedman1(900, noise=1.0, random_state=seed),
+        "Friedman 2": make_friedman2(900, noise=50.0, random_state=seed),
+        "Friedman 3": make_friedman3(900, noise=0.1, random_state=seed),
+        "diabetes": load_diabetes(return_X_y=True),
+        "a sine": (sine[:, None], np.sin(2 * sine) + 0.1 * e),
+        "a line in five columns": (line, line @ np.arange(1, 6) + e),
+        "three columns": (three, np.sin(three[:, 0]) + three[:, 1] * three[:, 2] + 0.1 * e),
+        "noise that grows": (spread[:, None], spread + (0.2 + spread**2) * e),
+        "two humps": (two, rng.choice([-1, 1], 900) * (1 + two[:, 0]) + 0.1 * e),
+    }
+
+
+def chosen_ridge() -> GridSearchCV:
+    model = make_pipeline(StandardScaler(), KernelRidge(kernel="rbf"))
+    grid = {"alpha": [1e-3, 1e-2, 0.1, 1], "gamma": [0.01, 0.03, 0.1, 0.3, 1]}
+    return GridSearchCV(model, {f"kernelridge__{k}": v for k, v in grid.items()}, cv=5)
+
+
+def means_and_laws(seeds) -> None:
+    """Squared error of means over that of a kernel ridge, CRPS over that of ConditionalDensity."""
+    ways = {
+        "default": km.ConditionalEmbedding(),
+        "tuned": km.ConditionalEmbedding(tune_lengthscale=True),
+        "for means": km.ConditionalEmbedding(kernel_y="linear", tune_lengthscale=True),
+    }
+    columns = [*ways, "CRPS", "CRPS, tuned"]
+    table = Table("300 rows", f"{'design':>22}", *columns)
+    every = []
+    for name in designs(0):
+        ratios = []
+        for seed in seeds:
+            X, y = designs(seed)[name]
+            rows = np.random.default_rng(seed).permutation(len(y))
+            some, new = rows[:300], rows[300:]
+            y = (y - y[some].mean()) / y[some].std()
+
+            def off(model, X=X, y=y, some=some, new=new) -> float:
+                return float(np.mean((y[new] - model.fit(X[some], y[some]).predict(X[new])) ** 2))
+
+            ridge, errors = off(chosen_ridge()), [off(model) for model in ways.values()]
+            density = km.ConditionalDensity().fit(X[some], y[some]).at(X[new]).crps(y[new]).mean()
+            laws = [ways[k].at(X[new]).crps(y[new]).mean() for k in ("default", "tuned")]
+            ratios.append([*(e / ridge for e in errors), *(law / density for law in laws)])
+        every.append(np.exp(np.mean(np.log(ratios), axis=0)))
+        table.row(name, *every[-1])
+    table.row("all", *np.exp(np.mean(np.log(every), axis=0)))
 
 
 if __name__ == "__main__":
