@@ -69,6 +69,7 @@ def test_rows_left_out_have_no_part():
     assert_allclose(np.minimum(np.exp(kept), rest.most), expected, rtol=0.05)
 
 
+@pytest.mark.slow
 def test_copies_are_left_out_together(monkeypatch):
     """178 wines drawn six times each: with copies apart, squares of 13 columns seem to tell."""
     rng, wines = np.random.default_rng(0), load_wine().data
@@ -77,6 +78,14 @@ def test_copies_are_left_out_together(monkeypatch):
     assert not best_odds(Z, U)[0].squares
     monkeypatch.setattr(odds, "FEW_VALUES", np.inf)
     assert best_odds(Z, U)[0].squares
+
+
+def test_a_numerator_of_one_value():
+    """All of its rows would be left out at once."""
+    Z = np.random.default_rng(0).normal(size=(200, 1))
+    ratio = km.DensityRatio().fit(Z, np.full((60, 1), 0.5))
+    assert np.isfinite(ratio.predict(Z)).all()
+    assert best_odds(Z, np.full((60, 1), 0.5)) is None or ratio.predict([[0.5]])[0] > 1
 
 
 def test_few_values_are_no_copies():

@@ -17,7 +17,7 @@ from ..core import Array, Saveable, arrays
 
 PENALTIES = (1e-3, 1e-2, 0.1, 1.0, 10.0)  # scikit-learn's C that are tried, from smooth to free
 FOLDS = 5
-FEW_VALUES = 50
+FEW_VALUES = 20  # that a sample has
 ROWS = 5  # of the denominator that the ratio counts, at least, for each coefficient
 LOST = 0.5  # standard errors of the log likelihood of rows left out that a smoother one may lose
 LARGEST = 300.0  # of log odds
@@ -127,11 +127,11 @@ def best_odds(Z: np.ndarray, U: np.ndarray) -> tuple[Logistic, np.ndarray, np.nd
 
 
 def _folds(rows: np.ndarray, n: int) -> np.ndarray:
-    """Which fifth each row is of: copies are of one, unless rows are a few values."""
-    values, which = np.unique(rows, axis=0, return_inverse=True)
-    if len(values) < FEW_VALUES:
-        which = np.append(np.arange(n), np.arange(len(rows) - n))
-    return which.ravel() % FOLDS
+    """Which fifth each row is of: copies are of one, unless rows of a sample are a few values."""
+    each = [len(np.unique(some, axis=0)) for some in (rows[:n], rows[n:])]
+    if min(each) < FEW_VALUES:
+        return np.append(np.arange(n), np.arange(len(rows) - n)) % FOLDS
+    return np.unique(rows, axis=0, return_inverse=True)[1].ravel() % FOLDS
 
 
 def _smoothest(losses: list[np.ndarray]) -> int:
