@@ -7,11 +7,9 @@ more than that: where rows left out are better told with it.
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import PredefinedSplit, cross_val_predict
 
 from ..core import Array, Saveable, arrays
 
@@ -92,6 +90,8 @@ class Logistic(NamedTuple):
 
     def left_out(self, Z: np.ndarray, U: np.ndarray) -> np.ndarray:
         """The log of r₀ at n + l rows, each without the fifth of the rows that it is of."""
+        from sklearn.model_selection import PredefinedSplit, cross_val_predict
+
         rows, of_q = np.vstack([Z, U]), np.repeat([0, 1], [Z.shape[0], U.shape[0]])
         fold, F = _folds(rows, Z.shape[0]), self._terms(_standardised(rows)[0])
         by_fold = PredefinedSplit(fold)
@@ -99,7 +99,9 @@ class Logistic(NamedTuple):
         left = np.array([np.bincount(of_q[fold != k], minlength=2) for k in range(FOLDS)])
         return logit - np.log(left[:, 1] / left[:, 0])[fold]
 
-    def _model(self) -> LogisticRegression:
+    def _model(self) -> Any:
+        from sklearn.linear_model import LogisticRegression  # a tenth of a second, once
+
         return LogisticRegression(C=self.C, tol=1e-6, max_iter=1000)
 
     def _terms(self, S: np.ndarray) -> np.ndarray:
