@@ -58,6 +58,14 @@ def steps(tmp_path_factory) -> list[set[str]]:
 
 
 @pytest.mark.slow
+def test_bayes_rule_does_not_wait_for_logistic_regressions():
+    """They are of density ratios, and a tenth of a second to import."""
+    code = "import sys, kernelmean as km; km.KernelBayes; print(*sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"sklearn.linear_model", "sklearn.model_selection"} & {*told.stdout.split()}
+
+
+@pytest.mark.slow
 def test_importing_the_package_imports_little(steps):
     """Beyond what scikit-learn's linear models do anyway: no searches, trees, processes, tables.
 
