@@ -15,7 +15,7 @@ from ..core import Array, Saveable, arrays
 
 PENALTIES = (1e-3, 1e-2, 0.1, 1.0, 10.0)  # scikit-learn's C that are tried, from smooth to free
 FOLDS = 5
-FEW_VALUES = 20  # that a sample has
+FEW_VALUES = 20  # of a sample, at most, that are no copies
 ROWS = 5  # of the denominator that the ratio counts, at least, for each coefficient
 LOST = 0.5  # standard errors of the log likelihood of rows left out that a smoother one may lose
 LARGEST = 300.0  # of log odds
