@@ -205,11 +205,11 @@ class FewRows(NamedTuple):
 
     def tuned(self, kernel: Kernel) -> Kernel:
         """At another multiple of its lengthscale, if rows left out clearly prefer that ratio."""
-        own = self._left_out(kernel)
+        own = self._left_out(*self._coordinates(kernel))
         rows = own.careful_rows(own.best())
         gains = {}
         for scale in SCALES:
-            other = self._left_out(kernel.scaled(scale))
+            other = self._left_out(*self._coordinates(kernel.scaled(scale)))
             gains[scale] = own.gain(other.careful_rows(other.best()), rows)
         best = max(gains, key=lambda scale: gains[scale][0])
         return kernel.scaled(best) if gains[best][0] > gains[best][1] else kernel
@@ -225,16 +225,18 @@ class FewRows(NamedTuple):
         if found is None:
             return None, math.nan
         at_z, at_u = (arrays.like(at, self.Z) for at in found[1:])
-        alone, both = self._left_out(kernel), self._left_out(kernel, (at_z, at_u))
+        Phi, U = self._coordinates(kernel)
+        beside = Beside(at_z, at_u, at_z @ Phi / Phi.shape[0], at_z @ at_z / Phi.shape[0])
+        alone, both = self._left_out(Phi, U), self._left_out(Phi, U, beside)
         gain, error = alone.gain(*(r.careful_rows(r.best()) for r in (both, alone)))
         return found[0] if gain > error else None, gain
 
-    def _left_out(self, kernel: Kernel, odds: tuple[Array, Array] | None = None) -> RatioLeftOut:
-        features, n, beside = Nystroem(tol=1e-4, max_rank=200), self.Z.shape[0], None
+    def _coordinates(self, kernel: Kernel) -> tuple[Array, Array]:
+        features = Nystroem(tol=1e-4, max_rank=200)
         with hushed():  # a candidate's rank is nobody's concern
             Phi = features.fit_transform(self.Z, kernel)
-        if odds is not None:
-            at_z, at_u = odds
-            beside = Beside(at_z, at_u, at_z @ Phi / n, at_z @ at_z / n)
-        U, alpha = features.transform(self.m.points), self.m.weights
-        return RatioLeftOut(Phi, Phi.T @ Phi / n, U, alpha, self.share, beside=beside)
+        return Phi, features.transform(self.m.points)
+
+    def _left_out(self, Phi, U, beside: Beside | None = None) -> RatioLeftOut:
+        second = Phi.T @ Phi / Phi.shape[0]
+        return RatioLeftOut(Phi, second, U, self.m.weights, self.share, beside=beside)

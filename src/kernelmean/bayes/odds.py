@@ -88,14 +88,12 @@ class Logistic(NamedTuple):
         few = at_z.sum() ** 2 < ROWS * self.size(d) * (at_z @ at_z)
         return None if few else replace(odds, most=float(at_z.max()))
 
-    def left_out(self, Z: np.ndarray, U: np.ndarray) -> np.ndarray:
+    def left_out(self, S: np.ndarray, of_q: np.ndarray, fold: np.ndarray) -> np.ndarray:
         """The log of r₀ at n + l rows, each without the fifth of the rows that it is of."""
         from sklearn.model_selection import PredefinedSplit, cross_val_predict
 
-        rows, of_q = np.vstack([Z, U]), np.repeat([0, 1], [Z.shape[0], U.shape[0]])
-        fold, F = _folds(rows, Z.shape[0]), self._terms(_standardised(rows)[0])
-        by_fold = PredefinedSplit(fold)
-        logit = cross_val_predict(self._model(), F, of_q, cv=by_fold, method="decision_function")
+        model, F, by_fold = self._model(), self._terms(S), PredefinedSplit(fold)
+        logit = cross_val_predict(model, F, of_q, cv=by_fold, method="decision_function")
         left = np.array([np.bincount(of_q[fold != k], minlength=2) for k in range(FOLDS)])
         return logit - np.log(left[:, 1] / left[:, 0])[fold]
 
@@ -119,13 +117,20 @@ def best_odds(Z: np.ndarray, U: np.ndarray) -> tuple[Logistic, np.ndarray, np.nd
     ways = [way for way in ways if ROWS * way.size(d) <= min(n, l)]
     if not ways:
         return None
-    found = [way.left_out(Z, U) for way in ways]
+    both = stacked(Z, U)
+    found = [way.left_out(*both) for way in ways]
     sign, prior = np.repeat([1.0, -1.0], [n, l]), math.log(l / n)
     best = _smoothest([np.logaddexp(0.0, sign * (log + prior)) for log in found])
     if (odds := ways[best].odds(Z, U)) is None:
         return None
     out = np.minimum(np.exp(np.minimum(found[best], LARGEST)), odds.most)
     return ways[best], out[:n], out[n:]
+
+
+def stacked(Z: np.ndarray, U: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Standardised rows of both samples, which are of q, and the fifths that are left out."""
+    rows, of_q = np.vstack([Z, U]), np.repeat([0, 1], [Z.shape[0], U.shape[0]])
+    return _standardised(rows)[0], of_q, _folds(rows, Z.shape[0])
 
 
 def _folds(rows: np.ndarray, n: int) -> np.ndarray:

@@ -213,8 +213,8 @@ class KernelHMM(ChainEstimator):
         if lengths is not None:
             every = aligned(X=X, first=firsts(sequences, every.n).astype(np.uint8))
         whole = Rows.of(np.empty((every.n, 0)), seen, sequences)
-        numbers, some = whole.stretches(POINTS, PIECES)
-        few = super().begun(every.take(numbers)[0], [s.stop - s.start for s in some.sequences])
+        which, some = whole.stretches(POINTS, PIECES)
+        few = super().begun(every.take(which)[0], [s.stop - s.start for s in some.sequences])
         own, rows = few.coordinates, few.rows
         coordinates = FarCoordinates(own.features, own.points, own.kept, every)
         moments = Moments(coordinates, rows.seen, rows.sequences)
