@@ -270,6 +270,35 @@ def test_tune_lengthscale_never_loses(seed, xy):
     assert tuned <= plain * (1 + 1e-6)
 
 
+def dense_losses(kernel, X, targets) -> list[float]:
+    """Of laws, or means, left out: H = 1/n + C K̃(K̃ + nλI)⁻¹C by n × n matrices, least over λ."""
+    C = np.eye(len(X)) - 1 / len(X)
+    s, Q = np.linalg.eigh(C @ kernel(X) @ C)
+    found = []
+    for G in targets:  # Gram matrices of what is regressed
+        losses = []
+        for nreg in np.geomspace(1e-7, 1, 36) * len(X):
+            R = np.eye(len(X)) - 1 / len(X) - (Q * (s / (s + nreg))) @ Q.T
+            losses.append(np.mean(np.diag(R @ G @ R) / np.diag(R) ** 2))
+        found.append(min(losses))
+    return found
+
+
+def test_tune_lengthscale_weighs_means_beside_laws():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    Y = X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=40)
+    targets = KY(Y[:, None]), np.outer(Y, Y)
+    kernel = km.Gaussian(1.0)
+    tuned = km.ConditionalEmbedding(kernel, KY, tune_lengthscale=True).fit(X, Y)
+    scales = np.geomspace(0.1, 10, 41)
+    laws, means = np.transpose([dense_losses(kernel.scaled(s), X, targets) for s in scales])
+    product = np.where(laws <= laws[20], laws * means, np.inf)
+    best = scales[np.argmin(product)]
+    assert tuned.kernel_x_.lengthscale == pytest.approx(best, rel=0.12)  # a step of the grid
+    assert abs(np.log(best / scales[np.argmin(laws)])) > 0.2  # by laws alone it is another
+
+
 # ---------------------------------------------------------------------------- probability tables
 @pytest.fixture
 def symbols() -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ from ..densities.bending import Bent, long_tails
 from ..features.base import FeatureMap
 from ..features.choose import as_target_map, fit_pairs, kernel_of
 from ..kernels import Kernel
-from ..regression.leave_one_out import best_scale, loss_of_kernels
+from ..regression.leave_one_out import best_scale, losses_of_kernels
 from ..regression.support import Support
 
 REACH = 0.5  # widths of the box of observations, beyond it: kernels still tell more than its edge
@@ -129,5 +129,5 @@ def bent_or_not(asked: Any, names: list[str] | None, X, Q, copies) -> Kernel:
         return kernel
     on_bent = arrays.like(bend(arrays.to_numpy(X)), X)
     bent = Bent(kernel_of(asked.kernel_x, on_bent, names, "X"), bend)
-    loss = loss_of_kernels(X, Q, copies=copies)
-    return bent if loss(bent) < loss(kernel) else kernel
+    losses = losses_of_kernels(X, [Q], copies=copies)
+    return bent if losses(bent) < losses(kernel) else kernel

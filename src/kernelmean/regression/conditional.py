@@ -20,7 +20,7 @@ from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding, as_embedding
 from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import as_target_map, fit_pairs, kernel_of, refuse_lengthscale
-from .leave_one_out import LeaveOneOut, best_scale
+from .leave_one_out import LeaveOneOut, best_scale, standardised
 from .smoother import with_ones
 from .support import Support
 from .width import Told, told
@@ -88,8 +88,9 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
     features : FeatureMap, optional
         Coordinates for X and for Y; None is `Nystroem()`.
     tune_lengthscale : bool
-        Also choose a scale for the lengthscales of `kernel_x`, in [0.1, 10], by the same loss.
-        Laws ask for a shorter one than means, which can be much farther off then.
+        Also choose a scale for the lengthscales of `kernel_x`, in [0.1, 10]: where the same loss,
+        times that of means of y, is least, and itself no larger than unscaled. Laws alone ask for
+        shorter ones, by which means can be much farther off.
     intercept : bool or "auto"
         Without one, laws and means are drawn towards zero by λ: with y far from zero `predict` can
         be off by many standard deviations of y. "auto" is the published form if `reg` is given.
@@ -183,8 +184,9 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         Psi = self.features_y_.fit_transform(points_y, self.kernel_y_)
         if self.tune_lengthscale:
             refuse_lengthscale(self.features)
-            own = how_often(points_x, points_y)
-            kernel_x = kernel_x.scaled(best_scale(kernel_x, points_x, Psi, self.intercept_, own))
+            how = {"intercept": self.intercept_, "copies": how_often(points_x, points_y)}
+            targets = [Psi, standardised(points_y)] if self.kernel_y_.boxed else [Psi]
+            kernel_x = kernel_x.scaled(best_scale(kernel_x, points_x, *targets, **how))
         self.features_x_, Phi = fit_pairs(
             self.features, points_x, kernel_x, points_y, self.kernel_y_
         )

@@ -1,6 +1,7 @@
 """Search for regularisers and lengthscale scales that minimise a closed-form loss."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, Self
 
@@ -14,44 +15,62 @@ ALONE = 1e-7  # 1 − leverage whose square is lost in the rounding of a squared
 SAFE = 1e-5  # 1 − leverage above which the sum of all rows loses nothing to rounding
 SCALE_ROWS = 1_000  # rows that a search over lengthscales looks at
 ROWS = 1_000  # whose leverages a search for λ looks at
+ROUNDING = 1e-9  # of a loss
+WALL = 1e6  # finite, as the search takes differences
 PRECISION = 3e-3  # in the logarithm of λ
 SCALE_PRECISION = 1e-3  # in that of a scale
 PAIRED = 2.0  # standard errors of a difference of losses that a larger λ may cost
 
 
-def best_scale(kernel_x, points_x, Psi, intercept: bool = False, copies=None) -> float:
-    """Scale of the lengthscales of `kernel_x`, in `SCALES`, by the leave-one-out loss."""
-    loss = loss_of_kernels(points_x, Psi, intercept, copies)
-    return minimise_log10(
-        lambda scale: loss(kernel_x.scaled(scale)), *SCALES, points=9, precision=SCALE_PRECISION
-    )[0]
+def best_scale(kernel_x, points_x, *targets, intercept: bool = False, copies=None) -> float:
+    """Scale of the lengthscales of `kernel_x`, in `SCALES`, by leave-one-out losses of targets.
+
+    It has the least product of them: where one loss falls by a tenth another may grow by a tenth,
+    whatever their units. Of several that of the first is no larger than without the scale.
+    """
+    losses = losses_of_kernels(points_x, targets, intercept, copies)
+    most = (1 + ROUNDING) * losses(kernel_x)[0] if len(targets) > 1 else math.inf
+
+    def product(scale: float) -> float:
+        found = losses(kernel_x.scaled(scale))
+        return math.prod(found) * (1.0 if found[0] <= most else WALL)
+
+    return minimise_log10(product, *SCALES, points=9, precision=SCALE_PRECISION)[0]
 
 
-def loss_of_kernels(points_x, Psi, intercept=False, copies=None) -> Callable[[Any], float]:
-    """The leave-one-out loss of regressing Ψ by one kernel of X or another.
+def losses_of_kernels(
+    points_x, targets: Sequence[Array], intercept=False, copies=None
+) -> Callable[[Any], list[float]]:
+    """The leave-one-out losses of regressing each of the targets by one kernel of X or another.
 
     They are compared on at most 1,000 rows, in coarse coordinates (trace to 1e-4, rank 200), each
     at its own best λ, for which half of the leverages are looked at.
     """
     rows = canonical_order(points_x)[evenly(points_x.shape[0], SCALE_ROWS)]
-    points, targets = arrays.take(points_x, rows, axis=0), arrays.take(Psi, rows, axis=0)
-    targets = centred(targets) if intercept else targets
+    points, *targets = (arrays.take(A, rows, axis=0) for A in (points_x, *targets))
+    targets = [centred(T) if intercept else T for T in targets]
     copies = None if copies is None else copies[rows]
 
-    def loss(kernel) -> float:
+    def losses(kernel) -> list[float]:
         with checks.hushed():  # a candidate's rank is nobody's concern
             Phi = Nystroem(tol=1e-4, max_rank=200).fit_transform(points, kernel)
         Phi = centred(Phi) if intercept else Phi
         grid = solves.EigenGrid.of(Phi.T @ Phi / Phi.shape[0])
-        one = LeaveOneOut(Phi, targets, grid, free=float(intercept), copies=copies)
-        return one.best(coarse=len(rows) // 2)[1]
+        each = (LeaveOneOut(Phi, T, grid, free=float(intercept), copies=copies) for T in targets)
+        return [one.best(coarse=len(rows) // 2)[1] for one in each]
 
-    return loss
+    return losses
 
 
 def centred(rows) -> Array:
     """Less their mean."""
     return rows - arrays.namespace(rows).mean(rows, axis=0)
+
+
+def standardised(rows) -> Array:
+    """The same over their standard deviations."""
+    xp = arrays.namespace(rows)
+    return centred(rows) / xp.where(arrays.still(rows), 1.0, xp.std(rows, axis=0))
 
 
 class LeaveOneOut(Saveable):
