@@ -164,8 +164,11 @@ def means_and_laws(seeds, designs=designs) -> None:
         "default": km.ConditionalEmbedding(),
         "tuned": km.ConditionalEmbedding(tune_lengthscale=True),
         "for means": km.ConditionalEmbedding(kernel_y="linear", tune_lengthscale=True),
+        "Bayes": km.KernelBayes(),
+        "Bayes, tuned": km.KernelBayes(tune_lengthscale=True),
     }
-    columns = [*ways, "CRPS", "CRPS, tuned"]
+    laws = [name for name in ways if name != "for means"]
+    columns = [*ways, *(f"CRPS {name}" for name in laws)]
     table = Table("300 rows", f"{'design':>22}", *columns)
     every = []
     for name in designs(0):
@@ -177,12 +180,14 @@ def means_and_laws(seeds, designs=designs) -> None:
             y = (y - y[some].mean(axis=0)) / y[some].std(axis=0)
 
             def off(model, X=X, y=y, some=some, new=new) -> float:
-                return float(np.mean((y[new] - model.fit(X[some], y[some]).predict(X[new])) ** 2))
+                found = model.fit(X[some], y[some]).predict(X[new])
+                return float(np.mean((y[new] - found.reshape(y[new].shape)) ** 2))
 
             ridge, errors = off(chosen_ridge()), [off(model) for model in ways.values()]
             density = km.ConditionalDensity().fit(X[some], y[some]).at(X[new]).crps(y[new]).mean()
-            laws = [ways[k].at(X[new]).crps(y[new]).mean() for k in ("default", "tuned")]
-            ratios.append([*(e / ridge for e in errors), *(law / density for law in laws)])
+            at = {k: ways[k].posterior if "Bayes" in k else ways[k].at for k in laws}
+            scores = [at[k](X[new]).crps(y[new]).mean() for k in laws]
+            ratios.append([*(e / ridge for e in errors), *(s / density for s in scores)])
         every.append(np.exp(np.mean(np.log(ratios), axis=0)))
         table.row(name, *every[-1])
     table.row("all", *np.exp(np.mean(np.log(every), axis=0)))

@@ -669,8 +669,8 @@ class TestSelection:
             km.DensityRatio("linear", features=km.Exact()).fit(Z, U).reg_, rel=1e-6
         )
 
-    def test_tuned_lengthscale_has_the_least_regression_loss(self):
-        """Leave-one-out loss of Z's features on X, each scale with its own best regulariser."""
+    def test_tuned_lengthscale_has_the_least_regression_losses(self):
+        """Of Z's features and of Z left out, each scale with its own best regulariser."""
         rng = np.random.default_rng(5)
         X = rng.uniform(-2, 2, size=(40, 1))
         Z = np.sin(4 * X) + 0.05 * rng.normal(size=X.shape)
@@ -678,15 +678,30 @@ class TestSelection:
             kernel_x=km.Gaussian(2.0), reg_prior=None, reg=None, tune_lengthscale=True
         ).fit(X, Z)
 
-        K_z = gram_z(Z)
+        grams = gram_z(Z), np.outer(Z - Z.mean(), Z - Z.mean()) / Z.var()
 
-        def loss(scale):
+        def losses(scale):
             K = km.Gaussian(2.0 * scale)(X)
-            return min(oracles.loo_loss_by_refits(K, K_z, r) for r in 10 ** np.linspace(-6, -1, 9))
+            regs = 10 ** np.linspace(-6, -1, 9)
+            return [min(oracles.loo_loss_by_refits(K, G, r) for r in regs) for G in grams]
 
-        scale = model.kernel_x_.lengthscale / 2.0
+        scale, tried = model.kernel_x_.lengthscale / 2.0, (0.12, 0.2, 0.35, 0.6, 1.0, 2.0)
+        found, others = losses(scale), np.array([losses(s) for s in tried])
         assert 0.1 <= scale < 1.0
-        assert loss(scale) < 1.05 * min(loss(s) for s in (0.12, 0.2, 0.35, 0.6, 1.0, 2.0))
+        assert found[0] < others[tried.index(1.0), 0]
+        assert np.prod(found) < 1.05 * others.prod(axis=1).min()
+
+    def test_a_tuned_lengthscale_keeps_the_safer_regulariser_where_priors_agree(self):
+        rng = np.random.default_rng(5)
+        X = rng.normal(size=(120, 2))
+        Z = X[:, :1] * X[:, 1:] + 0.1 * rng.normal(size=(120, 1))
+        tuned = km.KernelBayes(tune_lengthscale=True).fit(X, Z)
+        by = {how: clone(tuned).set_params(selection=how).fit(X, Z) for how in ("loo", "loo_min")}
+        own, least = (model.regularisers(None)[1] for model in by.values())
+        assert tuned.regularisers(None)[1] == own > 1.5 * least
+        other = 0.3 * rng.normal(size=(300, 1)) + 1.0
+        own, least = (model.regularisers(other)[1] for model in by.values())
+        assert own == least
 
     @pytest.mark.parametrize("spread", [1.0, 0.5**0.5])
     def test_a_narrower_prior_of_many_columns_is_seen(self, spread):

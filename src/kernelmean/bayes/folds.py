@@ -25,8 +25,8 @@ def choose_reg(rows: Any) -> float:
     even = as_they_came(rows.ratio.prior, rows.fit, d)
     if every is not None:
         n, d, C = every.n, d * (Phi.shape[0] / every.n), grid.vectors.T @ every.cross
-    # a lengthscale tuned to the data leaves no slack for a heavier regulariser
-    one_se = how == "loo" and not asked.tune_lengthscale
+    # a lengthscale tuned to the data leaves no slack for a heavier regulariser where priors differ
+    one_se = how == "loo" and (even or not asked.tune_lengthscale)
     copies = rows.fit.copies if rows.pairs is None else None
     return LeaveOneOut(Phi, rows.Psi, grid, d, n=n, C=C, copies=copies).best(one_se, even)[0]
 

@@ -76,13 +76,14 @@ class KernelBayes(Saveable, BaseEstimator):
         joint law (importance only), the largest λ within one standard error of the least risk,
         the safer choice away from the training observations, or within two of the difference
         where the prior is about that of the training latents (shares are about even, and means of
-        features no further apart than those of two samples); "loo_min", or any lengthscale tuned:
-        the minimiser itself.
+        features no further apart than those of two samples); "loo_min", or another prior and a
+        lengthscale tuned: the minimiser itself.
         "heldout": the minimiser of the same risk by 5 folds. "balance": Fukumizu 2013 §4.2, the
         average posterior must be the prior. "auto" is "loo", or "heldout" for the squared rule.
     tune_lengthscale : bool
-        Also choose a scale in [0.1, 10] for the lengthscales of `kernel_x`, at fit, by the
-        leave-one-out loss of regressing Z's features on X.
+        Also choose a scale in [0.1, 10] for the lengthscales of `kernel_x`, at fit: where the
+        leave-one-out loss of regressing Z's features on X, times that of Z itself, is least, and
+        itself no larger than unscaled.
     verbose : bool
         Tell each stage of `fit`, what was tried in it, and how long it took.
 
