@@ -184,9 +184,10 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         Psi = self.features_y_.fit_transform(points_y, self.kernel_y_)
         if self.tune_lengthscale:
             refuse_lengthscale(self.features)
-            how = {"intercept": self.intercept_, "copies": how_often(points_x, points_y)}
+            own, free = how_often(points_x, points_y), self.intercept_
             targets = [Psi, standardised(points_y)] if self.kernel_y_.boxed else [Psi]
-            kernel_x = kernel_x.scaled(best_scale(kernel_x, points_x, *targets, **how))
+            scale = best_scale(kernel_x, points_x, *targets, intercept=free, copies=own)
+            kernel_x = kernel_x.scaled(scale)
         self.features_x_, Phi = fit_pairs(
             self.features, points_x, kernel_x, points_y, self.kernel_y_
         )
