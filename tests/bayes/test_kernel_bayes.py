@@ -625,12 +625,39 @@ class TestSelection:
 
     @pytest.mark.parametrize("rule", RULES)
     def test_what_is_told_is_used(self, xy, new, prior_points, rule):
-        model = km.KernelBayes(rule).fit(*xy)
+        kernel = km.Gaussian(0.6)
+        model = km.KernelBayes(rule, kernel_z=kernel).fit(*xy)
         reg_prior, reg = model.regularisers(prior_points)
-        fixed = km.KernelBayes(rule, reg_prior=reg_prior, reg=reg).fit(*xy)
+        fixed = km.KernelBayes(rule, kernel_z=kernel, reg_prior=reg_prior, reg=reg).fit(*xy)
         assert_allclose(
             model.weights(new, prior_points), fixed.weights(new, prior_points), atol=1e-12
         )
+
+    @pytest.mark.parametrize("rule", ["importance", "density"])
+    def test_a_sampled_prior_has_a_ratio_that_chooses_for_itself(self, rule):
+        """Latents and prior normal, seen with noise: exact posteriors; kernels alone are farther."""
+        rng = np.random.default_rng(3)
+        Z, prior = rng.normal(size=(300, 2)), 0.5 * rng.normal(size=(200, 2)) + [0.8, 0.0]
+        X, new = Z + 0.5 * rng.normal(size=Z.shape), rng.normal(0.5, 0.6, size=(50, 2))
+        exact = (new / 0.25 + np.array([0.8, 0.0]) / 0.25) / 8.0
+        model = km.KernelBayes(rule).fit(X, Z)
+        alone = km.KernelBayes(rule, ratio=km.DensityRatio(model.kernel_z_)).fit(X, Z)
+        near, far = (np.mean((m.predict(new, prior) - exact) ** 2) for m in (model, alone))
+        assert near < 0.7 * far
+        given = km.KernelBayes(rule, ratio=km.DensityRatio()).fit(X, Z)
+        assert_allclose(model.predict(new, prior), given.predict(new, prior), atol=1e-8)
+        eta = km.DensityRatio().fit(Z, prior).reg_
+        assert model.regularisers(prior)[0] == pytest.approx(eta, rel=1e-6)
+
+    def test_a_learned_ratio_is_kept(self, xy, new, prior_points, tmp_path, monkeypatch):
+        model = km.KernelBayes().fit(*xy)
+        expected = model.weights(new, prior_points)
+        model.save(tmp_path / "model")
+        again = km.load(tmp_path / "model")
+        assert_array_equal(again.weights(new, prior_points), expected)
+        monkeypatch.setattr(km.DensityRatio, "fit", None)  # nothing is learned again
+        for known in (model, again):
+            assert_array_equal(known.weights(new, prior_points), expected)
 
     def test_a_given_ratio_has_no_regulariser_of_the_prior(self, xy):
         model = km.KernelBayes(ratio=np.ones(30), reg=0.1).fit(*xy)

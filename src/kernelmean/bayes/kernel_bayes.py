@@ -62,7 +62,9 @@ class KernelBayes(Saveable, BaseEstimator):
         the leave-one-out loss is lower then. For "density", `kernel_x` of the
         `ConditionalDensity`, and the kernel of the ratio.
     reg_prior : float, optional
-        η, per sample. None minimises, for each prior, the leave-one-out score of the density ratio.
+        η, per sample, of the shares above. None minimises the leave-one-out score of the density
+        ratio for each prior; for a sample, and `kernel_z` by name, that is a `DensityRatio` by that
+        name: with a lengthscale of its own, and beside odds, where rows left out say so.
     reg : float, optional
         λ or δ, on the scale of the operator (Σβ ≈ 1). None chooses by `selection`, per prior.
     features : FeatureMap, optional

@@ -9,10 +9,11 @@ from sklearn.base import clone
 from ..core import Array, arrays, checks, solves
 from ..embedding.embedding import MeanEmbedding, as_one_embedding
 from ..features.base import FeatureMap
-from ..kernels import Kernel
+from ..features.choose import as_target_map
+from ..kernels import Kernel, is_tuned
 from .density_ratio import DensityRatio
 from .fit import PairsFit
-from .left_out import RatioLeftOut
+from .left_out import RatioLeftOut, sampled_equally
 
 EVEN = 0.9  # effective share of the pairs from which a prior is about that of their latents
 APART = 3.0  # standard deviations beyond which two samples are of different laws
@@ -45,12 +46,18 @@ class Ratio(NamedTuple):
 
 
 def ratio_of(prior, fit: PairsFit, asked: Any) -> Ratio:
-    """By the `ratio` and `reg_prior` that are asked for; None is the law of the latents."""
+    """By the `ratio` and `reg_prior` that are asked for; None is the law of the latents.
+
+    Where nothing is asked for, and the prior is a sample, a `DensityRatio` chooses for itself.
+    """
     (n, d), given = fit.points.shape, asked.ratio
     kernel = fit.features_z.kernel_
     m = MeanEmbedding(fit.latents, kernel=kernel) if prior is None else prior
     m = as_one_embedding(m, kernel, "prior", d, "the training latents")
     U, eta = fit.features_z.transform(m.points), None
+    free = given is None and asked.reg_prior is None and is_tuned(asked.kernel_z)
+    if free and prior is not None and fit.rows is None and sampled_equally(m.weights):
+        given = DensityRatio(asked.kernel_z, features=as_target_map(asked.features))
     if given is None:
         eta = asked.reg_prior
         if eta is None:
@@ -60,7 +67,8 @@ def ratio_of(prior, fit: PairsFit, asked: Any) -> Ratio:
         at: Callable = partial(_linear, fit.features_z, coefficients)
         beta = fit.Q @ coefficients / n
     elif isinstance(given, DensityRatio):
-        learned = clone(given).fit(fit.latents, m)
+        key = m.points, m.weights
+        learned = fit.once("ratio", key, lambda: clone(given).fit(fit.latents, m))
         at, beta, eta = learned.predict, learned.weights_, learned.reg_
     else:
         told = given(fit.points) if callable(given) else given
