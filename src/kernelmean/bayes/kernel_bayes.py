@@ -315,7 +315,7 @@ class KernelBayes(Saveable, BaseEstimator):
         if isinstance(laws, MovedLaws):
             found = arrays.to_numpy(laws.density_of_pairs(rows))
         else:
-            signed = [laws[b].density(rows[b : b + 1], signed=True) for b in range(len(laws))]
+            signed = [laws[b].density(rows[b : b + 1, :], signed=True) for b in range(len(laws))]
             own = arrays.namespace(rows).stack(signed)
             found = arrays.to_numpy(laws.proper(own, rows[:, None, :]))
         spread = arrays.to_numpy(self.points_).std(axis=0)

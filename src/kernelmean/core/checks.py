@@ -372,8 +372,8 @@ def happens(event, points) -> Array:
     if not callable(event):
         raise ValueError(f"event is {event!r}; {wanted}")
     found = as_floats(event(points), "event(points)")
-    if tuple(found.shape) != (len(points),):
-        raise ValueError(f"event gives {tuple(found.shape)} at {len(points)} points; {wanted}")
+    if tuple(found.shape) != (n := points.shape[0],):
+        raise ValueError(f"event gives {tuple(found.shape)} at {n} points; {wanted}")
     if not bool(array_namespace(found).all((found == 0) | (found == 1))):
         raise ValueError(f"event gives numbers other than 0 and 1; {wanted}")
     return found
