@@ -1291,3 +1291,30 @@ def test_columns_whose_squares_vanish(name):
     x, z = good(d=1), good(d=1) + 0.3 * good(d=1, seed=1)
     with pytest.raises(ValueError, match="constant"):
         SIDES[name][0](1e-160 * x, 1e-160 * z)
+
+
+@pytest.mark.parametrize(
+    ("name", "ask"),
+    {
+        "prior": lambda Z: (
+            km.KernelBayes(reg=0.1, reg_prior=0.1).fit(Z, Z).posterior(Z, Z[["b", "a"]])
+        ),
+        "Z": lambda Z: km.KernelBayes(reg=0.1, reg_prior=0.1).fit(Z, Z).score(Z, Z[["b", "a"]]),
+        "m": lambda Z: km.ConditionalEmbedding(reg=0.1).fit(Z, Z).apply(Z[["b", "a"]]),
+        "numerator": lambda Z: km.DensityRatio(reg=0.1).fit(Z, Z[["b", "a"]]),
+        "y": lambda Z: (
+            km.ConditionalDensity(bandwidth=1.0, reg=0.1).fit(Z, Z).score(Z, Z[["b", "a"]])
+        ),
+        "Y": lambda Z: km.MeanEmbedding(Z).density(Z[["b", "a"]]),
+    }.items(),
+)
+def test_columns_in_another_order_are_not_taken_by_their_place(name, ask):
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match=rf"^{name} has columns \['b', 'a'\] .* \['a', 'b'\]"):
+        ask(pd.DataFrame(good(d=2), columns=["a", "b"]))
+
+
+def test_laws_that_share_no_points_are_no_prior():
+    model = km.KernelBayes("density").fit(good(d=1), good(d=1, seed=1))
+    with pytest.raises(ValueError, match=r"^prior is MovedLaws\(.*one of them"):
+        model.posterior(good(d=1), model.posterior(good(d=1)))

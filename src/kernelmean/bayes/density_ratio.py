@@ -111,11 +111,12 @@ class DensityRatio(Saveable, BaseEstimator):
         rows, denominator = few_of(SEARCH_ROWS, denominator=denominator)
         Z = as_points(denominator, "denominator", min_rows=2)
         note_columns(self, denominator)
+        names, d = column_names(denominator), Z.shape[1]
         self.kernel_ = fitted_kernel(
-            self.kernel, Z, names=column_names(denominator), in_units=True, argument="denominator"
+            self.kernel, Z, names=names, in_units=True, argument="denominator"
         )
         order = Order.of(Z)
-        m = as_one_embedding(numerator, self.kernel_, "numerator", Z.shape[1], "denominator")
+        m = as_one_embedding(numerator, self.kernel_, "numerator", d, "denominator", names)
         self.features_, share = as_feature_map(self.features), float(self.relative)
         rows_z, self.odds_, self.odds_gain_ = order.sorted(Z), None, math.nan
         if self.reg is None and is_tuned(self.kernel):

@@ -309,6 +309,7 @@ class KernelBayes(Saveable, BaseEstimator):
         A density counts as at least 1e-6 in units of standard deviations of the training latents.
         """
         checks.refuse_far(X, "X")
+        checks.check_order(Z, self.latent_names_, "Z", "the training latents")
         laws, rows = self.posterior(X), checks.as_points(Z, "Z")
         checks.check_lengths(arrays.to_numpy(laws.mean()).shape[0], rows.shape[0], "X", "Z")
         checks.check_columns(rows, self.points_.shape[1], "Z", "the training latents")

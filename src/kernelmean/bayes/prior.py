@@ -49,7 +49,7 @@ def ratio_of(prior, fit: PairsFit, asked: Any) -> Ratio:
     (n, d), given = fit.points.shape, asked.ratio
     kernel = fit.features_z.kernel_
     m = MeanEmbedding(fit.latents, kernel=kernel) if prior is None else prior
-    m = as_one_embedding(m, kernel, "prior", d, "the training latents")
+    m = as_one_embedding(m, kernel, "prior", d, "the training latents", asked.latent_names_)
     U, eta = fit.features_z.transform(m.points), None
     if given is None:
         eta = asked.reg_prior

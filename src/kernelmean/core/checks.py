@@ -298,6 +298,15 @@ def check_columns(X, d: int, name: str, where: str) -> None:
         raise ValueError(f"{name} has {X.shape[1]} columns but {where} has {d}")
 
 
+def check_order(X, names: Sequence[str] | None, name: str, where: str) -> None:
+    """Columns of a table that are called as others are stand in the order of these."""
+    found, known = column_names(X) or [], [] if names is None else list(names)
+    if found != known and sorted(found) == sorted(known):
+        raise ValueError(
+            f"{name} has columns {found} but {where} has {known}; the same order is needed"
+        )
+
+
 def check_library(X, fitted, name: str, where: str = "the training data") -> None:
     """Arrays that meet must be of one library: none is converted behind the back."""
     found, needed = (array_namespace(A).__name__.rpartition(".")[2] for A in (X, fitted))

@@ -606,6 +606,11 @@ class MeanEmbedding(Scored, WeightedPoints):
 
     # ------------------------------------------------------------ inside
 
+    def checked(self, Y) -> Array:
+        """Rows that may stand beside the points."""
+        checks.check_order(Y, self._labels.columns, "Y", "the embedding")
+        return super().checked(Y)
+
     def _width(self, bandwidth) -> Width:
         """The bandwidth meant: None and "own" are the one carried, if there is one."""
         if isinstance(bandwidth, str):
@@ -674,17 +679,20 @@ def tilts(factor: Callable, points) -> Array:
     return values
 
 
-def as_embedding(m, kernel: Kernel, name: str, d: int, where: str) -> MeanEmbedding:
+def as_embedding(m, kernel: Kernel, name: str, d: int, where: str, names=None) -> MeanEmbedding:
     """An embedding as it is, or samples as one with equal weights; in `d` columns like `where`."""
     if not isinstance(m, MeanEmbedding):
+        if isinstance(m, Scored):
+            raise ValueError(f"{name} is {m!r}; a MeanEmbedding, such as one of them, is needed")
+        checks.check_order(m, names, name, where)
         m = MeanEmbedding(checks.as_points(m, name), kernel=kernel)
     checks.check_columns(m.points, d, name, where)
     return m
 
 
-def as_one_embedding(m, kernel: Kernel, name: str, d: int, where: str) -> MeanEmbedding:
+def as_one_embedding(m, kernel: Kernel, name: str, d: int, where: str, names=None) -> MeanEmbedding:
     """The same, of one law and no batch of them."""
-    one = as_embedding(m, kernel, name, d, where)
+    one = as_embedding(m, kernel, name, d, where, names)
     if one.batch is not None:
         raise ValueError(f"{name} is a batch of {one.batch} embeddings; a single one is needed")
     return one

@@ -244,7 +244,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
             Distribution of X: one or a batch, weights of either sign.
         """
         check_is_fitted(self)
-        m = as_embedding(m, self.kernel_x_, "m", self.n_features_in_, "the training X")
+        d, names = self.n_features_in_, getattr(self, "feature_names_in_", None)
+        m = as_embedding(m, self.kernel_x_, "m", d, "the training X", names)
         Phi = self.features_x_.transform(m.points)
         mass = m.apply_weights(arrays.namespace(Phi).ones_like(Phi[:, :1]))
         found = self._embed(m.apply_weights(Phi), mass)
