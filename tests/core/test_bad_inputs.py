@@ -1295,23 +1295,21 @@ def test_columns_whose_squares_vanish(name):
 
 @pytest.mark.parametrize(
     ("name", "ask"),
-    {
-        "prior": lambda Z: (
-            km.KernelBayes(reg=0.1, reg_prior=0.1).fit(Z, Z).posterior(Z, Z[["b", "a"]])
-        ),
-        "Z": lambda Z: km.KernelBayes(reg=0.1, reg_prior=0.1).fit(Z, Z).score(Z, Z[["b", "a"]]),
-        "m": lambda Z: km.ConditionalEmbedding(reg=0.1).fit(Z, Z).apply(Z[["b", "a"]]),
-        "numerator": lambda Z: km.DensityRatio(reg=0.1).fit(Z, Z[["b", "a"]]),
-        "y": lambda Z: (
-            km.ConditionalDensity(bandwidth=1.0, reg=0.1).fit(Z, Z).score(Z, Z[["b", "a"]])
-        ),
-        "Y": lambda Z: km.MeanEmbedding(Z).density(Z[["b", "a"]]),
-    }.items(),
+    [
+        ("prior", lambda Z, W: km.KernelBayes(reg=0.1, reg_prior=0.1).fit(Z, Z).posterior(Z, W)),
+        ("Z", lambda Z, W: km.KernelBayes(reg=0.1, reg_prior=0.1).fit(Z, Z).score(Z, W)),
+        ("m", lambda Z, W: km.ConditionalEmbedding(reg=0.1).fit(Z, Z).apply(W)),
+        ("numerator", lambda Z, W: km.DensityRatio(reg=0.1).fit(Z, W)),
+        ("Z", lambda Z, W: km.DensityRatio(reg=0.1).fit(Z, Z).predict(W)),
+        ("y", lambda Z, W: km.ConditionalDensity(bandwidth=1.0, reg=0.1).fit(Z, Z).score(Z, W)),
+        ("Y", lambda Z, W: km.MeanEmbedding(Z).density(W)),
+    ],
 )
 def test_columns_in_another_order_are_not_taken_by_their_place(name, ask):
     pd = pytest.importorskip("pandas")
+    Z = pd.DataFrame(good(d=2), columns=["a", "b"])
     with pytest.raises(ValueError, match=rf"^{name} has columns \['b', 'a'\] .* \['a', 'b'\]"):
-        ask(pd.DataFrame(good(d=2), columns=["a", "b"]))
+        ask(Z, Z[["b", "a"]])
 
 
 def test_laws_that_share_no_points_are_no_prior():
