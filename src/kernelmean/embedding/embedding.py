@@ -621,7 +621,10 @@ class MeanEmbedding(Scored, WeightedPoints):
     def _smoothed(self, bandwidth) -> tuple[MeanEmbedding, Any]:
         """Of sum one, with the kernel of densities; and the bandwidth of these."""
         m, width = self._proper(), self._width(bandwidth)
-        return m, recovery.default_bandwidth(m) if width is None else width
+        if width is None:
+            return m, recovery.default_bandwidth(m)
+        checks.as_widths(width, self._points.shape[1], "bandwidth")
+        return m, width
 
     def _lines(self, bandwidth) -> Iterator[Any]:
         """The distributions of each column."""
