@@ -226,9 +226,9 @@ class Kernel(Saveable):
         """Whether k̄ is the product over columns of those of `_on`."""
         return False
 
-    def turn(self) -> float | None:
-        """The period of a kernel of one angle; None for others."""
-        return None
+    def turns(self, d: int) -> list[float | None]:
+        """The periods of those of d columns that are angles; None for others."""
+        return [None] * d
 
     def on(self, columns: Sequence[int], d: int) -> Kernel:
         """The kernel of some of `d` columns, in the order of `columns`."""

@@ -131,8 +131,8 @@ class Periodic(Gaussian, named=True, tuned=True):
     def reach(self, mass: float) -> float | None:
         return None
 
-    def turn(self) -> float | None:
-        return float(self._periods(1)[0])
+    def turns(self, d: int) -> list[float | None]:
+        return self._periods(d).tolist()
 
     def on(self, columns: Sequence[int], d: int) -> Kernel:
         periods = _pick(self.period, columns)

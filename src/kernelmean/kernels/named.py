@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import mul
 from typing import Any
 
@@ -94,8 +94,10 @@ class OnColumns(Kernel):
     def reach(self, mass: float) -> float | None:
         return self._alone().reach(mass)
 
-    def turn(self) -> float | None:
-        return self._alone().turn()
+    def turns(self, d: int) -> list[float | None]:
+        parts = (zip(cols, k.turns(len(cols)), strict=True) for cols, k in self.parts)
+        found = dict(chain.from_iterable(parts))
+        return [found.get(j) for j in range(d)]
 
     def _alone(self) -> Any:
         """The kernel of a single column, where there is no other; else what all kernels say."""
