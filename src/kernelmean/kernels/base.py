@@ -187,6 +187,11 @@ class Kernel(Saveable):
         """The nearest points of the space that the kernel is for."""
         return X
 
+    @property
+    def roams(self) -> bool:
+        """Whether a point that is moved is one: not an angle, a category or a rotation."""
+        return self.boxed
+
     def clipped(self, X, low, high) -> Array:
         """The nearest points of a box, for a kernel that knows one."""
         return arrays.namespace(X).clip(X, low, high) if self.boxed else X

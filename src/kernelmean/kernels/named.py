@@ -124,6 +124,10 @@ class OnColumns(Kernel):
         return self._map(lambda cols, k: k.self_convolved(len(cols)))
 
     @property
+    def roams(self) -> bool:
+        return all(k.roams for _, k in self.parts)
+
+    @property
     def _gaussian(self) -> bool:  # type: ignore[override]
         return all(k._gaussian for _, k in self.parts)
 
