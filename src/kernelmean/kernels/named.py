@@ -301,7 +301,8 @@ def fitted_kernel(
     and their units do not matter; these times some numbers, if it is an array, one a column.
     """
     found = as_kernel(kernel, name=name, columnwise=columnwise).bind(names)
-    if in_units is not False and isinstance(kernel, str) and isinstance(found, _Radial):
+    by_name = in_units is not False and isinstance(kernel, str)
+    if by_name and isinstance(found, _Radial) and found.boxed:  # an angle has its own unit
         found = _in_units(found, X, argument, in_units)
     found = found.resolve(X, argument)
     check_size(found, X, argument)
