@@ -1001,6 +1001,25 @@ def means_in_units(of_first: float, of_y: float) -> np.ndarray:
     return km.ConditionalDensity().fit(X, y * of_y).predict(X)
 
 
+def test_categories_go_by_any_numbers():
+    rng = np.random.default_rng(0)
+    c, new = rng.integers(0, 4, 80), np.arange(4)
+    y = c + rng.normal(size=80) * np.array([0.2, 0.5, 1.0, 2.0])[c]
+    gram = km.Gaussian(1.0)(y)
+    order = rng.permutation(80)
+    for kernel, numbers, rows, same in (
+        (km.Delta(), np.array([3.0, 1.0, 0.0, 20.0]), c, new),
+        (km.Precomputed(gram[np.ix_(order, order)]), np.argsort(order), np.arange(80), new),
+    ):
+        plain = km.Delta() if kernel == km.Delta() else km.Precomputed(gram)
+        expected = km.ConditionalDensity(plain).fit(rows[:, None], y).at(same[:, None])
+        found = (
+            km.ConditionalDensity(kernel).fit(numbers[rows][:, None], y).at(numbers[same][:, None])
+        )
+        assert_allclose(found.mean(), expected.mean(), rtol=1e-4)
+        assert_allclose(found.std(), expected.std(), rtol=1e-4)
+
+
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_day_later_the_hour_is_the_same(others):
     """Neither means nor widths go along a line there, also beside a column that is no angle."""

@@ -35,15 +35,14 @@ LINE_DECADES = (-3.0, 2.0)  # of the size of the line beside the kernel
 class Slopes(Saveable):
     """Columns of X standardised, and scaled so that their squared norm has mean `size`².
 
-    What a kernel takes for angles is zero: no line goes round.
+    What a kernel takes for angles, categories or row numbers is zero: no line goes along these.
     """
 
     def __init__(self, X: np.ndarray, size: float = 1.0, kernel: Kernel | None = None):
         spread, d = X.std(axis=0), X.shape[1]
         spread = np.where(spread > 0, spread, 1.0)
-        turns = [None] * d if kernel is None else kernel.turns(d)
-        straight = np.array([turn is None for turn in turns])
-        self.mean, self.factor = X.mean(axis=0), straight * (size / (spread * d**0.5))
+        lines = np.ones(d) if kernel is None else np.array(kernel.lines(d))
+        self.mean, self.factor = X.mean(axis=0), lines * (size / (spread * d**0.5))
 
     def __call__(self, X) -> Array:
         return (X - arrays.like(self.mean, X)) * arrays.like(self.factor, X)

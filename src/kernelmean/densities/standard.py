@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -12,7 +11,7 @@ import scipy.linalg
 from ..core import Array, Saveable, arrays
 from ..features.base import Bare
 from ..features.landmarks import Nystroem
-from ..kernels import Gaussian, Kernel, Periodic, fitted_kernel, on_columns
+from ..kernels import Kernel, fitted_kernel, gaussian_along_lines
 from ..regression.lengthscales import tie_of
 from ..regression.smoother import Smoother
 from ..regression.support import Support
@@ -29,14 +28,11 @@ WIDEST = 2.0  # deviations of y, that laws far from the data may reach
 class EvidenceSearch(LocationSearch):
     """With a Gaussian kernel, whose scales part more easily, but not with few rows.
 
-    Of what `like` takes for angles with one that is periodic.
+    Along what has no lines with `like` itself.
     """
 
     def __init__(self, X: np.ndarray, Y: np.ndarray, begin=1.0, like: Kernel | None = None):
-        kernel: Any = "gaussian"
-        if any(turns := [] if like is None else like.turns(X.shape[1])):
-            each = (Gaussian() if turn is None else Periodic(period=turn) for turn in turns)
-            kernel = on_columns(dict(enumerate(each)))
+        kernel = "gaussian" if like is None else gaussian_along_lines(like)
         scales = np.broadcast_to(begin, X.shape[1])
         super().__init__(fitted_kernel(kernel, X, columnwise=True).scaled(scales), X, Y)
 

@@ -162,7 +162,7 @@ def _on_axes(m: WeightedPoints, bandwidth) -> tuple[WeightedPoints, float]:
 
 
 def _rule(m: WeightedPoints, aim: float) -> _Rule:
-    if m.points.shape[1] == 1 and m.kernel.turns(1)[0] is not None:
+    if m.points.shape[1] == 1 and m.kernel.turn() is not None:
         return _around(m.kernel)
     columns = _two_columns(m)
     return _by_draws(m) if columns is None else _in_the_plane(m, columns, aim)
@@ -170,7 +170,7 @@ def _rule(m: WeightedPoints, aim: float) -> _Rule:
 
 def _around(kernel: Kernel) -> _Rule:
     """The trapezoidal rule over a period, a dozen nodes to a bandwidth."""
-    turn, origin = float(kernel.turns(1)[0] or 0.0), np.zeros((1, 1))
+    turn, origin = float(kernel.turn() or 0.0), np.zeros((1, 1))
     height = float(kernel.density(origin, origin)[0, 0])
     n = int(np.clip(32 * turn * height, *CIRCLE_NODES))
     nodes = np.arange(n)[:, None] * (turn / n)

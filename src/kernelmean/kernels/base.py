@@ -33,6 +33,7 @@ class Kernel(Saveable):
 
     gram_of: Callable[[Any, Any], Array]  # of points that were checked
     boxed = True  # angles, categories, row numbers and lines know no box
+    lined = True  # whether what depends on points may go along a line
     dips = False  # whether the density is negative somewhere
     _apart: bool | None = None  # whether it is a product over columns; None is as `columnwise` says
     _gaussian = False  # exp(−‖lift(x) − lift(x')‖²/2) in units of ℓ: its own `pull`
@@ -192,6 +193,10 @@ class Kernel(Saveable):
         """Whether a point that is moved is one: not an angle, a category or a rotation."""
         return self.boxed
 
+    def lines(self, d: int) -> list[bool]:
+        """`lined`, of each of d columns."""
+        return [self.lined] * d
+
     def clipped(self, X, low, high) -> Array:
         """The nearest points of a box, for a kernel that knows one."""
         return arrays.namespace(X).clip(X, low, high) if self.boxed else X
@@ -231,9 +236,9 @@ class Kernel(Saveable):
         """Whether k̄ is the product over columns of those of `_on`."""
         return False
 
-    def turns(self, d: int) -> list[float | None]:
-        """The periods of those of d columns that are angles; None for others."""
-        return [None] * d
+    def turn(self) -> float | None:
+        """The period of a kernel of one angle; None for others."""
+        return None
 
     def on(self, columns: Sequence[int], d: int) -> Kernel:
         """The kernel of some of `d` columns, in the order of `columns`."""

@@ -59,7 +59,7 @@ class Periodic(Gaussian, named=True, tuned=True):
         object.__setattr__(self, "period", _positive(period, "period"))
 
     period: float | tuple[float, ...] = 2 * math.pi
-    boxed = False
+    boxed = lined = False
 
     def resolve(self, X, name: str = "X") -> Kernel:
         X = self.checked(X, name)
@@ -131,8 +131,8 @@ class Periodic(Gaussian, named=True, tuned=True):
     def reach(self, mass: float) -> float | None:
         return None
 
-    def turns(self, d: int) -> list[float | None]:
-        return self._periods(d).tolist()
+    def turn(self) -> float | None:
+        return float(self._periods(1)[0])
 
     def on(self, columns: Sequence[int], d: int) -> Kernel:
         periods = _pick(self.period, columns)

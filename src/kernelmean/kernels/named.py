@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain, pairwise
+from itertools import pairwise
 from operator import mul
 from typing import Any
 
@@ -94,10 +94,12 @@ class OnColumns(Kernel):
     def reach(self, mass: float) -> float | None:
         return self._alone().reach(mass)
 
-    def turns(self, d: int) -> list[float | None]:
-        parts = (zip(cols, k.turns(len(cols)), strict=True) for cols, k in self.parts)
-        found = dict(chain.from_iterable(parts))
-        return [found.get(j) for j in range(d)]
+    def turn(self) -> float | None:
+        return self._alone().turn()
+
+    def lines(self, d: int) -> list[bool]:
+        without = {c for cols, k in self.parts if not k.lined for c in cols}
+        return [j not in without for j in range(d)]
 
     def _alone(self) -> Any:
         """The kernel of a single column, where there is no other; else what all kernels say."""
@@ -320,6 +322,13 @@ def _in_units(kernel: _Radial, X, argument: str, times: bool | np.ndarray) -> Ke
     units = xp.where(units**2 > 0.0, units, xp.ones_like(units))
     units = units * arrays.like(times, units) if isinstance(times, np.ndarray) else units
     return kernel.resolve(few / units, argument).scaled(arrays.to_numpy(units))
+
+
+def gaussian_along_lines(kernel: Kernel) -> Kernel:
+    """A Gaussian kernel in place of it, where there are lines."""
+    if isinstance(kernel, OnColumns):
+        return kernel._map(lambda _, k: gaussian_along_lines(k))
+    return Gaussian(columnwise=True) if kernel.lined else kernel
 
 
 def check_size(kernel: Kernel, X, name: str = "X") -> None:

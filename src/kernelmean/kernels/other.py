@@ -104,7 +104,7 @@ class Delta(Kernel, named=True):
            [0., 1.]])
     """
 
-    boxed = False
+    boxed = lined = False
 
     def gram_of(self, X, Y) -> Array:
         equal = (X[:, j, None] == Y[None, :, j] for j in range(X.shape[1]))
@@ -180,7 +180,7 @@ class Precomputed(Kernel):
             )
         return rows
 
-    boxed = False
+    boxed = lined = False
 
     def gram_of(self, X, Y) -> Array:
         xp = arrays.namespace(self.gram)
