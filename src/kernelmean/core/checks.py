@@ -221,8 +221,8 @@ def _holds_text(X: np.ndarray) -> bool:
 
 def _check_shape(X, name: str, min_rows: int) -> None:
     if X.ndim != 2:
-        one_column = f"Reshape your data: {name}.reshape(-1, 1) for one column"
-        hint = one_column if X.ndim == 1 else "flatten each point into one row"
+        shapes = f"Reshape your data: {name}.reshape(-1, 1) for one column, (1, -1) for one row"
+        hint = shapes if X.ndim == 1 else "flatten each point into one row"
         raise ValueError(
             f"{name} has {X.ndim} dimension(s), shape {tuple(X.shape)}. "
             f"Expected 2D array (n, d), got {X.ndim}D array instead. {hint}"
