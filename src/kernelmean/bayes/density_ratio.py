@@ -65,7 +65,7 @@ class DensityRatio(Saveable, BaseEstimator):
     odds_ : callable or None
         r₀, of columns or of their squares and products too, and at most what it is at rows of p.
         None where kernels alone are about as near, a kernel or η is given, the ratio is relative,
-        or the numerator is no sample.
+        the numerator is no sample, or rows are angles.
     odds_gain_ : float
         By how much J of rows left out is smaller with it; nan where it is not tried, or would rest
         on fewer than five rows a coefficient.
@@ -219,9 +219,9 @@ class FewRows(NamedTuple):
     def beside_odds(self, kernel: Kernel) -> tuple[Logistic | None, float]:
         """How odds are learned if rows left out clearly prefer kernels beside them; J's gain.
 
-        Where the numerator is no sample, or the ratio a relative one, there are none.
+        Where the numerator is no sample, or the ratio a relative one, there are none; nor of angles.
         """
-        if self.share or not sampled_equally(self.m.weights):
+        if self.share or not kernel.lined or not sampled_equally(self.m.weights):
             return None, math.nan
         found = best_odds(arrays.to_numpy(self.Z), arrays.to_numpy(self.m.points))
         if found is None:
