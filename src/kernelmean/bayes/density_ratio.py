@@ -219,7 +219,7 @@ class FewRows(NamedTuple):
     def beside_odds(self, kernel: Kernel) -> tuple[Logistic | None, float]:
         """How odds are learned if rows left out clearly prefer kernels beside them; J's gain.
 
-        Where the numerator is no sample, or the ratio a relative one, there are none; nor of angles.
+        There are none where the numerator is no sample, the ratio relative, or rows are angles.
         """
         if self.share or not kernel.lined or not sampled_equally(self.m.weights):
             return None, math.nan
