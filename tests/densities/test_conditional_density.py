@@ -1001,16 +1001,13 @@ def means_in_units(of_first: float, of_y: float) -> np.ndarray:
     return km.ConditionalDensity().fit(X, y * of_y).predict(X)
 
 
-def test_categories_go_by_any_numbers():
-    rng = np.random.default_rng(0)
-    c = rng.integers(0, 4, 80)
-    y = c + rng.normal(size=80) * np.array([0.2, 0.5, 1.0, 2.0])[c]
-    laws = [
-        km.ConditionalDensity("delta").fit(numbers[c][:, None], y).at(numbers[:, None])
-        for numbers in (np.array([0.0, 1.0, 2.0, 3.0]), np.array([3.0, 1.0, 0.0, 20.0]))
-    ]
-    assert_allclose(laws[0].mean(), laws[1].mean(), rtol=1e-6)
-    assert_allclose(laws[0].std(), laws[1].std(), rtol=1e-6)
+def test_row_numbers_have_no_line():
+    x = np.random.default_rng(0).normal(size=40)
+    kernel = km.Precomputed(km.Gaussian(1.0)(x))
+    model = km.ConditionalDensity(kernel, location=True).fit(
+        np.arange(40)[:, None], np.arange(40.0) + x
+    )
+    assert (model.location_.line.factor == 0).all()
 
 
 @pytest.mark.parametrize("others", [0, 1])

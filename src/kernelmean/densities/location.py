@@ -35,7 +35,7 @@ LINE_DECADES = (-3.0, 2.0)  # of the size of the line beside the kernel
 class Slopes(Saveable):
     """Columns of X standardised, and scaled so that their squared norm has mean `size`².
 
-    What a kernel takes for angles, categories or row numbers is zero: no line goes along these.
+    What a kernel takes for angles or row numbers is zero: no line goes along these.
     """
 
     def __init__(self, X: np.ndarray, size: float = 1.0, kernel: Kernel | None = None):

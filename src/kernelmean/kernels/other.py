@@ -104,7 +104,7 @@ class Delta(Kernel, named=True):
            [0., 1.]])
     """
 
-    boxed = lined = False
+    boxed = False
 
     def gram_of(self, X, Y) -> Array:
         equal = (X[:, j, None] == Y[None, :, j] for j in range(X.shape[1]))
