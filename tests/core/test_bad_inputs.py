@@ -1303,6 +1303,8 @@ def test_columns_whose_squares_vanish(name):
         ("Z", lambda Z, W: km.DensityRatio(reg=0.1).fit(Z, Z).predict(W)),
         ("y", lambda Z, W: km.ConditionalDensity(bandwidth=1.0, reg=0.1).fit(Z, Z).score(Z, W)),
         ("Y", lambda Z, W: km.MeanEmbedding(Z).density(W)),
+        ("other", lambda Z, W: km.MeanEmbedding(Z).mmd(km.MeanEmbedding(W))),
+        ("m", lambda Z, W: km.ConditionalEmbedding(reg=0.1).fit(Z, Z).apply(km.MeanEmbedding(W))),
     ],
 )
 def test_columns_in_another_order_are_not_taken_by_their_place(name, ask):

@@ -299,8 +299,9 @@ def check_columns(X, d: int, name: str, where: str) -> None:
 
 
 def check_order(X, names: Sequence[str] | None, name: str, where: str) -> None:
-    """Columns of a table that are called as others are stand in the order of these."""
-    found, known = column_names(X) or [], [] if names is None else list(names)
+    """Columns of a table, or of an embedding, called as others are stand in the order of these."""
+    own = X.labels.columns if hasattr(X, "labels") else column_names(X)
+    found, known = ([] if those is None else list(those) for those in (own, names))
     if found != known and sorted(found) == sorted(known):
         raise ValueError(
             f"{name} has columns {found} but {where} has {known}; the same order is needed"

@@ -650,6 +650,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         """Both with the kernel of either, or, if they asked for the same, with that of both."""
         if not isinstance(other, MeanEmbedding):
             raise ValueError(f"other is {type(other).__name__}; a MeanEmbedding is needed")
+        checks.check_order(other, self._labels.columns, "other", "this embedding")
         checks.check_columns(other.points, self._points.shape[1], "other", "this embedding")
         checks.check_library(other.points, self._points, "other", "the points of this embedding")
         if self._kernel == other._kernel:
@@ -684,10 +685,10 @@ def tilts(factor: Callable, points) -> Array:
 
 def as_embedding(m, kernel: Kernel, name: str, d: int, where: str, names=None) -> MeanEmbedding:
     """An embedding as it is, or samples as one with equal weights; in `d` columns like `where`."""
+    checks.check_order(m, names, name, where)
     if not isinstance(m, MeanEmbedding):
         if isinstance(m, Scored):
             raise ValueError(f"{name} is {m!r}; a MeanEmbedding, such as one of them, is needed")
-        checks.check_order(m, names, name, where)
         m = MeanEmbedding(checks.as_points(m, name), kernel=kernel)
     checks.check_columns(m.points, d, name, where)
     return m
