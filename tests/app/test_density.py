@@ -189,6 +189,10 @@ class TestNotes:
         (("--y", "size", "--x", "size,age"), "--y and to --x"),
         (("--y", "size", "--x", "age,kind"), "holds text"),
         (("--y", "size", "--x", "age,flat"), "column 'flat' is 3 in every row"),
+        (
+            ("--y", "size", "--x", "age,size_mean"),
+            "column 'size_mean' of --x is called as an answer",
+        ),
         (("--y", "flat", "--x", "age"), "column 'flat' is 3 in every row"),
         (("--y", "size", "--x", "age,gaps"), "--drop-missing"),
         (("--y", "size", "--x", "gaps", "--drop-missing"), "6 rows are too few"),
@@ -202,6 +206,7 @@ class TestNotes:
 )
 def test_refusals_are_one_line_and_write_nothing(refused, table, arguments, words):
     gaps = np.where(np.arange(120) < 6, table.age, np.nan)
-    table.assign(kind="red", flat=3, gaps=gaps).to_csv("data.csv", index=False)
+    more = {"kind": "red", "flat": 3, "gaps": gaps, "size_mean": table.dose}
+    table.assign(**more).to_csv("data.csv", index=False)
     table[["dose"]].to_csv("few.csv", index=False)
     assert words in refused("density", "data.csv", *arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,6 +52,15 @@ def roots():
     data = theta**2 + NOISE * rng.normal(size=theta.shape)
     scores = NormalScores.of(prior(10_000))
     return Likelihood(scores, Draws.of(prior, None, 1.0), theta, data)
+
+
+def test_draws_beyond_all_simulations_are_no_news(roots):
+    """Nobody asked for them, so that nobody could act on a warning."""
+    wider = copy(roots)
+    wider.draws = Draws(np.linspace(-3, 3, 500)[:, None], 0.0)
+    theta = np.array([[0.5], [-0.5]])
+    assert np.isfinite(wider.score_samples(theta**2, theta)).all()
+    assert abs(wider.at(theta[:1] ** 2).mean()[0, 0]) < 0.5
 
 
 def exact(x: float) -> tuple[np.ndarray, np.ndarray]:

@@ -181,6 +181,13 @@ def test_a_numerator_that_is_no_sample_has_none():
     assert km.DensityRatio().fit(Z, m).odds_ is None
 
 
+def test_angles_have_none():
+    rng = np.random.default_rng(0)
+    p, q = rng.uniform(0, 2 * np.pi, (400, 1)), rng.vonmises(np.pi, 1.5, (300, 1)) % (2 * np.pi)
+    ratio = km.DensityRatio("periodic").fit(p, q)
+    assert_allclose(ratio.predict(p[:5] + 2 * np.pi), ratio.predict(p[:5]), rtol=1e-6)
+
+
 def test_summary_says_so(tmp_path):
     model = km.DensityRatio().fit(*two_normal(300, 200, d=3))
     assert "of a logistic regression: they are the start" in model.summary()

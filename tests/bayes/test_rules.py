@@ -192,3 +192,14 @@ def test_a_filter_is_a_loop_of_rules():
         belief = km.MeanEmbedding(Y3, column / column.sum(), "delta")
         beliefs.append(belief.weights)
     assert_allclose(beliefs, expected, atol=1e-3)
+
+
+def test_names_and_rows_go_through_the_rules(rng):
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame(rng.normal(size=(20, 2)), columns=["a", "b"], index=pd.RangeIndex(5, 25))
+    Y, Z = X[["a"]].rename(columns={"a": "u"}), X[["b"]].rename(columns={"b": "w"})
+    c = km.ConditionalEmbedding(reg=0.1).fit(X, Y)
+    laws = (km.ConditionalEmbedding(reg=0.1).fit(Y, Z) @ c).at(X.head(2))
+    assert laws.to_frame().index.tolist() == [5, 6]
+    assert laws.to_frame().columns.tolist() == ["w", "w_std", "w_lower", "w_upper", "extrapolated"]
+    assert km.product_rule(c, X).to_frame().columns[::4].tolist() == ["a", "b", "u"]

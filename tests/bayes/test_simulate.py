@@ -530,8 +530,9 @@ class TestRefusals:
             lambda n, rng: np.full((n, 2), np.nan),
             lambda n, rng: np.full((n, 2), "theta"),
             lambda n, rng: np.zeros((n, 2, 2)),
+            lambda n, rng: np.column_stack([rng.normal(size=(n, 2)), np.ones(n)]),
         ],
-        ids=["more", "fewer", "a number", "None", "NaN", "text", "3-D"],
+        ids=["more", "fewer", "a number", "None", "NaN", "text", "3-D", "one is fixed"],
     )
     def test_priors(self, prior):
         with pytest.raises(ValueError, match="prior_sampler"):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.spatial.transform import Rotation
 from scipy.special import ndtri
 
 import kernelmean as km
@@ -111,6 +112,20 @@ def test_few_values_stay(rng):
     law = km.KernelBayes().fit(Z + rng.normal(size=(200, 1)), Z).posterior([[0.5], [3.0]])
     assert set(np.unique(law.points)) == {0.0, 1.0}
     assert ((law.mean() >= 0) & (law.mean() <= 1)).all()
+
+
+def test_angles_and_rotations_stay(rng):
+    """Far out, too, where other latents are moved to where the regression says."""
+    turn, far = rng.vonmises(0.0, 2.0, 120), np.array([[5.0, -4.0]])
+    X = np.column_stack([turn, rng.normal(size=120)]) + 0.1 * rng.normal(size=(120, 2))
+    A = Rotation.from_rotvec(turn[:, None] * [0.0, 0.0, 1.0]).as_matrix().reshape(-1, 9)
+    hour = km.on_columns({0: km.Gaussian(), 1: km.Periodic(period=24)})
+    Z = np.column_stack([X[:, 1], turn * 12 / np.pi % 24])
+    where = km.KernelBayes(kernel_z=hour).fit(X, Z).posterior(far)
+    assert 0 <= where.mode()[0, 1] < 24
+    assert np.isin(where.quantile([0.1, 0.5, 0.9])[0, :, 1], Z[:, 1]).all()
+    turned = km.KernelBayes(kernel_z=km.Frobenius(rotations=True)).fit(X, A).posterior(far).mode()
+    assert_allclose(turned.reshape(3, 3) @ turned.reshape(3, 3).T, np.eye(3), atol=1e-9)
 
 
 def test_units_do_not_matter(rng):

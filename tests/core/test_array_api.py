@@ -97,6 +97,11 @@ def test_densities(k, theirs, xy, Y):
     check(k.self_convolution(X, theirs(Y)), k.self_convolution(xy[0], Y), X)
 
 
+def test_a_derivative_along_correlated_columns(theirs, xy, Y):
+    k, X = km.CorrelatedGaussian(0.8, correlation=((1.0, 0.5), (0.5, 1.0))), theirs(xy[0])
+    check(k.derivative(X, theirs(Y), 1), k.derivative(xy[0], Y, 1), X)
+
+
 def test_precomputed(theirs):
     gram = np.array([[2.0, 1.0], [1.0, 3.0]])
     got = km.Precomputed(theirs(gram))(theirs(np.array([0, 1])), theirs(np.array([1])))
@@ -176,6 +181,11 @@ class TestMeanEmbedding:
     def test_answers(self, pair, verb, theirs, Y):
         ours, other = pair
         check(verb(other, theirs(Y)), verb(ours, Y), theirs(Y), atol=1e-7)
+
+    def test_probability(self, pair, theirs, xy):
+        ours, other = pair
+        for event in (lambda x: x[:, 0] > 0, lambda x: x[:, 1] <= x[:, 0]):
+            check(other.probability(event), ours.probability(event), theirs(xy[0]))
 
     def test_mmd(self, pair, theirs, xy, Y):
         ours, other = pair
@@ -444,6 +454,13 @@ def test_density_ratio(reg, theirs, xy, Y):
     other = km.DensityRatio(km.Gaussian(0.8), reg).fit(X, theirs(Y))
     check(other.weights_, ours.weights_, X, atol=1e-5)
     check(other.predict(theirs(Y)), ours.predict(Y), X, atol=1e-4)
+
+
+def test_a_score_of_posteriors(theirs, xy):
+    ours, other = (
+        km.KernelBayes(reg=1e-2, reg_prior=1e-2).fit(*map(f, xy)) for f in (np.asarray, theirs)
+    )
+    assert other.score(*map(theirs, xy)) == pytest.approx(ours.score(*xy), abs=1e-6)
 
 
 class TestKernelIV:

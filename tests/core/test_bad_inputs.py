@@ -1173,7 +1173,7 @@ def test_bad_bandwidths_are_refused(name, use, bad):
 
 @pytest.mark.parametrize("kernel", ["linear", "delta", "periodic", km.on_columns({0: "linear"})])
 def test_kernels_that_do_not_smooth_are_refused(kernel):
-    with pytest.raises(ValueError, match="kernel_y"):
+    with pytest.raises(ValueError, match=r"kernel_y.*Gaussian, Laplace or Matern kernel"):
         km.ConditionalDensity(kernel_y=kernel).fit(good(), good()[:, 0])
     if kernel != "periodic":  # smooths angles
         with pytest.raises(ValueError, match=r"\bkernel\b"):
@@ -1291,3 +1291,30 @@ def test_columns_whose_squares_vanish(name):
     x, z = good(d=1), good(d=1) + 0.3 * good(d=1, seed=1)
     with pytest.raises(ValueError, match="constant"):
         SIDES[name][0](1e-160 * x, 1e-160 * z)
+
+
+@pytest.mark.parametrize(
+    ("name", "ask"),
+    [
+        ("prior", lambda Z, W: km.KernelBayes(reg=0.1, reg_prior=0.1).fit(Z, Z).posterior(Z, W)),
+        ("Z", lambda Z, W: km.KernelBayes(reg=0.1, reg_prior=0.1).fit(Z, Z).score(Z, W)),
+        ("m", lambda Z, W: km.ConditionalEmbedding(reg=0.1).fit(Z, Z).apply(W)),
+        ("numerator", lambda Z, W: km.DensityRatio(reg=0.1).fit(Z, W)),
+        ("Z", lambda Z, W: km.DensityRatio(reg=0.1).fit(Z, Z).predict(W)),
+        ("y", lambda Z, W: km.ConditionalDensity(bandwidth=1.0, reg=0.1).fit(Z, Z).score(Z, W)),
+        ("Y", lambda Z, W: km.MeanEmbedding(Z).density(W)),
+        ("other", lambda Z, W: km.MeanEmbedding(Z).mmd(km.MeanEmbedding(W))),
+        ("m", lambda Z, W: km.ConditionalEmbedding(reg=0.1).fit(Z, Z).apply(km.MeanEmbedding(W))),
+    ],
+)
+def test_columns_in_another_order_are_not_taken_by_their_place(name, ask):
+    pd = pytest.importorskip("pandas")
+    Z = pd.DataFrame(good(d=2), columns=["a", "b"])
+    with pytest.raises(ValueError, match=rf"^{name} has columns \['b', 'a'\] .* \['a', 'b'\]"):
+        ask(Z, Z[["b", "a"]])
+
+
+def test_laws_that_share_no_points_are_no_prior():
+    model = km.KernelBayes("density").fit(good(d=1), good(d=1, seed=1))
+    with pytest.raises(ValueError, match=r"^prior is MovedLaws\(.*one of them"):
+        model.posterior(good(d=1), model.posterior(good(d=1)))

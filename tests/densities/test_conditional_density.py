@@ -1001,6 +1001,36 @@ def means_in_units(of_first: float, of_y: float) -> np.ndarray:
     return km.ConditionalDensity().fit(X, y * of_y).predict(X)
 
 
+def test_row_numbers_have_no_line():
+    x = np.random.default_rng(0).normal(size=40)
+    kernel = km.Precomputed(km.Gaussian(1.0)(x))
+    model = km.ConditionalDensity(kernel, location=True).fit(
+        np.arange(40)[:, None], np.arange(40.0) + x
+    )
+    assert (model.location_.line.factor == 0).all()
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_day_later_the_hour_is_the_same(others):
+    """Neither means nor widths go along a line there, also beside a column that is no angle."""
+    rng = np.random.default_rng(1)
+    hour, n = rng.uniform(0, 24, 150), 150
+    turn = 2 * np.pi * hour / 24
+    y = np.cos(turn - 0.8) + np.exp(np.cos(turn) - 1.5) * rng.normal(size=n)
+    X = np.column_stack([rng.normal(size=(n, others)), hour])
+    around = km.Periodic(period=24)
+    model = km.ConditionalDensity(
+        km.on_columns({0: km.Gaussian(), 1: around}) if others else around
+    )
+    assert model.fit(X, y).location_.size is not None
+    day = np.zeros((3, 1 + others))
+    day[:, -1] = 0.0, 6.0, 23.9
+    for days in (-24.0, 24.0, 48.0):
+        later = day + np.eye(1 + others)[-1] * days
+        assert_allclose(model.predict(later), model.predict(day), rtol=1e-6)
+        assert_allclose(model.at(later).std(), model.at(day).std(), rtol=1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("units", [(1000.0, 1.0), (1.0, 1000.0), (1 / 3, 7.0)])
 def test_units_do_not_turn_the_search(units):

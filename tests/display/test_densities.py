@@ -105,6 +105,7 @@ class TestRidges:
         display = Ridges.from_estimator(model, X.iloc[:2], y)
         assert display.labels[0] == f"age = {X.age[0]:.4g}, dose = {X.dose[0]:.4g}"
         assert display.plot().ax_.get_xlabel() == "size"
+        assert Ridges.from_estimator(model, X.iloc[:2], output="size").y_name == "size"
         along = Map.from_estimator(model, X, y, column="dose")
         assert (along.x_name, along.y_name, list(along.held)) == ("dose", "size", ["age"])
 
@@ -200,6 +201,15 @@ def test_refusals(data, display, options, words):
     model = km.ConditionalDensity(bandwidth=0.1, reg=1e-2).fit(X, Y[:, 0])
     with pytest.raises(ValueError, match=words):
         display.from_estimator(model, **options)
+
+
+@pytest.mark.parametrize("draw", [Ridges, Map, Contours])
+def test_other_estimators_are_refused(data, draw):
+    model = km.ConditionalEmbedding(reg=1e-2).fit(*data)
+    with pytest.raises(
+        ValueError, match=r"^estimator is ConditionalEmbedding.* ConditionalDensity"
+    ):
+        draw.from_estimator(model, AT)
 
 
 def test_a_rounded_column_is_drawn_on_its_values():

@@ -190,7 +190,8 @@ class TestEmbedding:
     def test_batches_and_planes_are_refused(self):
         batch = km.MeanEmbedding([0.0, 1.0], np.ones((2, 2)), km.Gaussian(0.5))
         plane = km.MeanEmbedding(np.eye(2), kernel=km.Gaussian(0.5))
-        for m in (batch, plane):
+        laws = km.ConditionalDensity(reg=1e-2, wide=0.1).fit(np.eye(5)[:, :1], np.arange(5.0))
+        for m in (batch, plane, laws.at([[0.0], [1.0]])):
             with pytest.raises(ValueError, match="m"):
                 km.display.EmbeddingDisplay.from_embedding(m)
 

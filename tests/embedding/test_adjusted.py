@@ -55,6 +55,15 @@ def test_a_batch_answers_as_its_members_do(law):
         assert region[0] < one.mean()[0] < region[1]
 
 
+def test_probabilities_are_those_of_the_distribution_function(law, pairs):
+    beyond = km.KernelBayes().fit(*pairs).posterior([[4.5, -4.5]])  # of all pairs
+    for found in (law, beyond):
+        at = found.mean()[-1] + 0.02
+        below = found.probability(lambda z: z[:, 0] <= at[0])  # noqa: B023
+        assert_allclose(below[-1], found.cdf([at])[-1, 0, 0], atol=0.02)
+        assert_allclose(found[-1].probability(lambda z: z[:, 0] <= at[0]), below[-1])  # noqa: B023
+
+
 def test_moves_and_tilts(law):
     far = law[0].moved(np.array([1.0, 0.0]))
     assert_allclose(far.mean() - law[0].mean(), [1.0, 0.0], atol=1e-12)

@@ -632,9 +632,15 @@ class TestSmoothedAnswers:
     @pytest.mark.parametrize("bad", [-1.0, np.nan, "x", True, (0.1, 0.2, 0.3), (0.1, -0.2)])
     def test_bad_bandwidths_are_refused(self, bad):
         m = plane()
-        for ask in (m.quantile, lambda u, h: m.cdf(m.points, h), m.interval):
-            with pytest.raises(ValueError, match="bandwidth"):
-                ask(0.5, bad)
+        for ask in (
+            lambda h: m.quantile(0.5, h),
+            lambda h: m.cdf(m.points, h),
+            lambda h: m.interval(0.5, h),
+            lambda h: m.density(m.points, h),
+            lambda h: m.sample(3, bandwidth=h),
+        ):
+            with pytest.raises(ValueError, match="^bandwidth"):
+                ask(bad)
 
     def test_bad_questions_are_refused(self):
         m, one = plane(), line_batch()

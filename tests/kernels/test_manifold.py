@@ -56,6 +56,14 @@ class TestPeriodic:
         ]
         assert_allclose(km.Periodic(lengthscale, period)(X, Y), expected, rtol=1e-10)
 
+    def test_angles_have_no_other_unit(self, rng):
+        """By name distances are of columns over their deviations, which a turn changes."""
+        A = rng.vonmises(1.0, 1.0, size=(60, 2)) % TAU
+        for X in (A, (A + 2.5) % TAU):
+            model = km.ConditionalEmbedding("periodic", reg=0.1).fit(X, np.cos(A[:, 0]))
+            own = km.Periodic().resolve(A).lengthscale
+            assert_allclose(model.kernel_x_.lengthscale, own)
+
     def test_equals_scikit_learns_exp_sine_squared(self, rng):
         x, y = rng.normal(size=(6, 1)), rng.normal(size=(5, 1))
         assert_allclose(km.Periodic(0.7, 1.3)(x, y), sk.ExpSineSquared(0.7, 1.3)(x, y), rtol=1e-10)

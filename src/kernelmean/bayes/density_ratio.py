@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import Array, Block, Line, Moments, Rows, Saveable, Summary, arrays
-from ..core.checks import as_points, column_names, hushed, note_columns
+from ..core.checks import as_points, check_order, column_names, hushed, note_columns
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import Order, canonical_order, evenly
@@ -65,7 +65,7 @@ class DensityRatio(Saveable, BaseEstimator):
     odds_ : callable or None
         r₀, of columns or of their squares and products too, and at most what it is at rows of p.
         None where kernels alone are about as near, a kernel or η is given, the ratio is relative,
-        or the numerator is no sample.
+        the numerator is no sample, or rows are angles.
     odds_gain_ : float
         By how much J of rows left out is smaller with it; nan where it is not tried, or would rest
         on fewer than five rows a coefficient.
@@ -111,11 +111,12 @@ class DensityRatio(Saveable, BaseEstimator):
         rows, denominator = few_of(SEARCH_ROWS, denominator=denominator)
         Z = as_points(denominator, "denominator", min_rows=2)
         note_columns(self, denominator)
+        names, d = column_names(denominator), Z.shape[1]
         self.kernel_ = fitted_kernel(
-            self.kernel, Z, names=column_names(denominator), in_units=True, argument="denominator"
+            self.kernel, Z, names=names, in_units=True, argument="denominator"
         )
         order = Order.of(Z)
-        m = as_one_embedding(numerator, self.kernel_, "numerator", Z.shape[1], "denominator")
+        m = as_one_embedding(numerator, self.kernel_, "numerator", d, "denominator", names)
         self.features_, share = as_feature_map(self.features), float(self.relative)
         rows_z, self.odds_, self.odds_gain_ = order.sorted(Z), None, math.nan
         if self.reg is None and is_tuned(self.kernel):
@@ -150,6 +151,7 @@ class DensityRatio(Saveable, BaseEstimator):
     def predict(self, Z) -> Array:
         """r(z) floored at zero, shape (m,)."""
         check_is_fitted(self)
+        check_order(Z, getattr(self, "feature_names_in_", None), "Z", "the denominator")
         Z = as_points(Z, "Z")
         found, expected = Z.shape[1], self.features_.n_features_in_
         if found != expected:
@@ -217,9 +219,9 @@ class FewRows(NamedTuple):
     def beside_odds(self, kernel: Kernel) -> tuple[Logistic | None, float]:
         """How odds are learned if rows left out clearly prefer kernels beside them; J's gain.
 
-        Where the numerator is no sample, or the ratio a relative one, there are none.
+        There are none where the numerator is no sample, the ratio relative, or rows are angles.
         """
-        if self.share or not sampled_equally(self.m.weights):
+        if self.share or not kernel.lined or not sampled_equally(self.m.weights):
             return None, math.nan
         found = best_odds(arrays.to_numpy(self.Z), arrays.to_numpy(self.m.points))
         if found is None:

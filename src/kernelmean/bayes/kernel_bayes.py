@@ -312,13 +312,14 @@ class KernelBayes(Saveable, BaseEstimator):
         A density counts as at least 1e-6 in units of standard deviations of the training latents.
         """
         checks.refuse_far(X, "X")
+        checks.check_order(Z, self.latent_names_, "Z", "the training latents")
         laws, rows = self.posterior(X), checks.as_points(Z, "Z")
         checks.check_lengths(arrays.to_numpy(laws.mean()).shape[0], rows.shape[0], "X", "Z")
         checks.check_columns(rows, self.points_.shape[1], "Z", "the training latents")
         if isinstance(laws, MovedLaws):
             found = arrays.to_numpy(laws.density_of_pairs(rows))
         else:
-            signed = [laws[b].density(rows[b : b + 1], signed=True) for b in range(len(laws))]
+            signed = [laws[b].density(rows[b : b + 1, :], signed=True) for b in range(len(laws))]
             own = arrays.namespace(rows).stack(signed)
             found = arrays.to_numpy(laws.proper(own, rows[:, None, :]))
         spread = arrays.to_numpy(self.points_).std(axis=0)

@@ -43,15 +43,8 @@ class Likelihood:
 
     def at(self, row: np.ndarray) -> MeanEmbedding:
         """Of the parameters, given data (1, q): a batch of one, on draws of the prior."""
-        bound = np.empty(0)
-        while len(bound) < len(self.draws.theta) and _worth(bound) < ENOUGH:
-            some = self.draws.theta[len(bound) : len(bound) + BLOCK]
-            laws = self.model.at(some)
-            moved = laws if isinstance(laws, MovedLaws) else MovedLaws(laws)
-            bound = np.append(bound, moved.log_bound(row))
-        near = self.draws.theta[: len(bound)][_weights(bound) > LEAST]
         with hushed():  # the outermost draws may be beyond all simulations
-            w = _weights(np.asarray(self.model.at(near).log_density(row))[:, 0])
+            near, w = self._weighed(row)
         kept = np.flatnonzero(w > LEAST)
         points, w = near[kept], w[kept] / w[kept].sum()
         bandwidth = _bandwidth(points, w)
@@ -59,14 +52,26 @@ class Likelihood:
         outside = self.seen.outside(row, Gaussian(), OUTSIDE)
         return law.carrying(bandwidth, extrapolated=outside)
 
+    def _weighed(self, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Draws of the prior that are not far from what data say, and their weights."""
+        bound = np.empty(0)
+        while len(bound) < len(self.draws.theta) and _worth(bound) < ENOUGH:
+            some = self.draws.theta[len(bound) : len(bound) + BLOCK]
+            laws = self.model.at(some)
+            moved = laws if isinstance(laws, MovedLaws) else MovedLaws(laws)
+            bound = np.append(bound, moved.log_bound(row))
+        near = self.draws.theta[: len(bound)][_weights(bound) > LEAST]
+        return near, _weights(np.asarray(self.model.at(near).log_density(row))[:, 0])
+
     def score_samples(self, data: np.ndarray, theta: np.ndarray) -> np.ndarray:
         """log p(θ_i | x_i), (n,), with θ_i for one more draw: few draws know no narrow posterior.
 
         For the prior's density the product of its columns'.
         """
         own = np.asarray(self.model.score_samples(theta, data))
-        laws = self.model.at(self.draws.theta[:JUDGE])
-        every = np.vstack([np.asarray(laws.log_density(data)), own])
+        with hushed():
+            laws = self.model.at(self.draws.theta[:JUDGE])
+            every = np.vstack([np.asarray(laws.log_density(data)), own])
         Z = logsumexp(every, axis=0) - np.log(len(every))
         return own + self.prior.log_density(theta) - self.draws.log_share - Z
 

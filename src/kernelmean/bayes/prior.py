@@ -53,7 +53,7 @@ def ratio_of(prior, fit: PairsFit, asked: Any) -> Ratio:
     (n, d), given = fit.points.shape, asked.ratio
     kernel = fit.features_z.kernel_
     m = MeanEmbedding(fit.latents, kernel=kernel) if prior is None else prior
-    m = as_one_embedding(m, kernel, "prior", d, "the training latents")
+    m = as_one_embedding(m, kernel, "prior", d, "the training latents", asked.latent_names_)
     U, eta = fit.features_z.transform(m.points), None
     free = given is None and asked.reg_prior is None and is_tuned(asked.kernel_z)
     if free and prior is not None and fit.rows is None and sampled_equally(m.weights):

@@ -1,9 +1,12 @@
 """The sum, product and Bayes rules: probability calculus on embeddings."""
 
+from dataclasses import replace
+
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Array, arrays, solves
+from ..core import Array, Labels, arrays, solves
 from ..embedding.embedding import MeanEmbedding
+from ..embedding.law import names_like
 from ..kernels import OnColumns
 from ..regression.conditional import ConditionalEmbedding, ConditionalOperator
 
@@ -69,7 +72,9 @@ def product_rule(c: ConditionalEmbedding, m) -> MeanEmbedding:
     columns_y = tuple(range(d_x, d_x + d_y))
     kernel = OnColumns(((tuple(range(d_x)), c.kernel_x_), (columns_y, c.kernel_y_)))
     pairs = xp.concat([c.points_x_, c.points_], axis=1)
-    return MeanEmbedding.of_parts(pairs, *marginal.factors, kernel)
+    names = *names_like(c, d_x), *Labels.of(None, c.target_names_).named(d_y)
+    found = MeanEmbedding.of_parts(pairs, *marginal.factors, kernel)
+    return found.carrying(labels=replace(marginal.labels, columns=names))
 
 
 def bayes_factors(Phi, shares, coordinates, reg: float, rule: str, second) -> tuple[Array, Array]:

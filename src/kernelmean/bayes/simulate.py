@@ -136,6 +136,8 @@ def simulate_posterior(
     first, *later = map(len, np.array_split(np.arange(n), asked or (ROUNDS if open_ else 1)))
     known = Simulated.of(source, first)
     _check_data(known.data, rows)
+    if isinstance(model, ConditionalDensity):
+        _check_parameters(known.theta)
     if open_:
         laws = _in_the_best_way(known.scored(), later, rows, verbose)
     else:
@@ -183,6 +185,15 @@ def _check_data(data: np.ndarray, rows: np.ndarray) -> None:
     if rows.shape[1] != data.shape[1]:
         raise ValueError(
             f"observed has {rows.shape[1]} numbers but the simulator returns {data.shape[1]}"
+        )
+
+
+def _check_parameters(theta: np.ndarray) -> None:
+    still = np.flatnonzero(np.ptp(theta, axis=0) == 0).tolist()
+    if still:
+        raise ValueError(
+            f"prior_sampler(n, rng): columns {still} are constant, and have no density; leave what "
+            "is fixed to the simulator"
         )
 
 

@@ -231,7 +231,7 @@ class WeightedPairs:
     @cached_property
     def _free(self) -> bool:
         """Whether latents may be elsewhere than at those of the pairs."""
-        return self.fit.features_z.kernel_.boxed and not has_few_values(self.points)
+        return self.fit.features_z.kernel_.roams and not has_few_values(self.points)
 
     def _sums(self, right) -> Array:
         """Σw[z, 1] of weights w on rows, a column each, (r, d + 1)."""

@@ -221,8 +221,8 @@ def _holds_text(X: np.ndarray) -> bool:
 
 def _check_shape(X, name: str, min_rows: int) -> None:
     if X.ndim != 2:
-        one_column = f"Reshape your data: {name}.reshape(-1, 1) for one column"
-        hint = one_column if X.ndim == 1 else "flatten each point into one row"
+        shapes = f"Reshape your data: {name}.reshape(-1, 1) for one column, (1, -1) for one row"
+        hint = shapes if X.ndim == 1 else "flatten each point into one row"
         raise ValueError(
             f"{name} has {X.ndim} dimension(s), shape {tuple(X.shape)}. "
             f"Expected 2D array (n, d), got {X.ndim}D array instead. {hint}"
@@ -296,6 +296,16 @@ def check_columns(X, d: int, name: str, where: str) -> None:
     """Points must have the columns of the points they are compared with."""
     if X.shape[1] != d:
         raise ValueError(f"{name} has {X.shape[1]} columns but {where} has {d}")
+
+
+def check_order(X, names: Sequence[str] | None, name: str, where: str) -> None:
+    """Columns of a table, or of an embedding, called as others are stand in the order of these."""
+    own = X.labels.columns if hasattr(X, "labels") else column_names(X)
+    found, known = ([] if those is None else list(those) for those in (own, names))
+    if found != known and sorted(found) == sorted(known):
+        raise ValueError(
+            f"{name} has columns {found} but {where} has {known}; the same order is needed"
+        )
 
 
 def check_library(X, fitted, name: str, where: str = "the training data") -> None:
@@ -372,8 +382,8 @@ def happens(event, points) -> Array:
     if not callable(event):
         raise ValueError(f"event is {event!r}; {wanted}")
     found = as_floats(event(points), "event(points)")
-    if tuple(found.shape) != (len(points),):
-        raise ValueError(f"event gives {tuple(found.shape)} at {len(points)} points; {wanted}")
+    if tuple(found.shape) != (n := points.shape[0],):
+        raise ValueError(f"event gives {tuple(found.shape)} at {n} points; {wanted}")
     if not bool(array_namespace(found).all((found == 0) | (found == 1))):
         raise ValueError(f"event gives numbers other than 0 and 1; {wanted}")
     return found

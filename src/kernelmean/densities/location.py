@@ -33,12 +33,16 @@ LINE_DECADES = (-3.0, 2.0)  # of the size of the line beside the kernel
 
 
 class Slopes(Saveable):
-    """Columns of X standardised, and scaled so that their squared norm has mean `size`²."""
+    """Columns of X standardised, and scaled so that their squared norm has mean `size`².
 
-    def __init__(self, X: np.ndarray, size: float = 1.0):
-        spread = X.std(axis=0)
+    What a kernel takes for angles or row numbers is zero: no line goes along these.
+    """
+
+    def __init__(self, X: np.ndarray, size: float = 1.0, kernel: Kernel | None = None):
+        spread, d = X.std(axis=0), X.shape[1]
         spread = np.where(spread > 0, spread, 1.0)
-        self.mean, self.factor = X.mean(axis=0), size / (spread * X.shape[1] ** 0.5)
+        lines = np.ones(d) if kernel is None else np.array(kernel.lines(d))
+        self.mean, self.factor = X.mean(axis=0), lines * (size / (spread * d**0.5))
 
     def __call__(self, X) -> Array:
         return (X - arrays.like(self.mean, X)) * arrays.like(self.factor, X)
@@ -57,7 +61,7 @@ class Beyond(Saveable):
     def __init__(self, X, kernel: Kernel, fitted, bend: Bend | None):
         rows, m = arrays.to_numpy(X), arrays.to_numpy(fitted)
         m = m if bend is None else bend.back(m)
-        line, centre = Slopes(rows), rows.mean(axis=0)
+        line, centre = Slopes(rows, kernel=kernel), rows.mean(axis=0)
         slope = np.linalg.lstsq(line(rows), m - m.mean(axis=0), rcond=HARDLY)[0]
         slope = line.factor[:, None] * slope
         off = m - (rows - centre) @ slope
@@ -102,7 +106,7 @@ class Design:
     """
 
     def __init__(self, X, kernel: Kernel, features: FeatureMap, size: float):
-        self.X, self.line, self.features = X, Slopes(arrays.to_numpy(X), size), features
+        self.X, self.line, self.features = X, Slopes(arrays.to_numpy(X), size, kernel), features
         with checks.hushed():  # a rank that is used up loses nothing but precision
             Phi = features.fit_transform(X, kernel)
         self.Phi = arrays.namespace(X).concat([self.line(X), Phi], axis=1)
@@ -301,7 +305,7 @@ class LocationSearch:
         weights: Weights | None = None,
     ):
         self.weights = None if weights is None else weights(X)
-        self.Y, self.line, self.d = Y / Y.std(axis=0), Slopes(X)(X), X.shape[1]
+        self.Y, self.line, self.d = Y / Y.std(axis=0), Slopes(X, kernel=kernel)(X), X.shape[1]
         self.kernel, self.free, self.scaled = kernel, free, Scaled(kernel, X, RANK)
         middle = 0.5 * np.log10(self.d) if free else 0.0
         around = (middle - SCALE_DECADES, middle + SCALE_DECADES)

@@ -123,7 +123,7 @@ class Plan:
         sure = float(arrays.to_numpy(location.doubt).max()) < UNSURE
         if self.location or (sure and not vary):
             return draft
-        sizes = EvidenceSearch(X, told) if vary else None
+        sizes = EvidenceSearch(X, told, like=self.kernel_x) if vary else None
         standard, log_s = self._standard(X, Y, line, sizes)
         if not standard.varies:
             return draft

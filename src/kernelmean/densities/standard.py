@@ -11,7 +11,7 @@ import scipy.linalg
 from ..core import Array, Saveable, arrays
 from ..features.base import Bare
 from ..features.landmarks import Nystroem
-from ..kernels import fitted_kernel
+from ..kernels import Kernel, fitted_kernel, gaussian_along_lines
 from ..regression.lengthscales import tie_of
 from ..regression.smoother import Smoother
 from ..regression.support import Support
@@ -26,11 +26,15 @@ WIDEST = 2.0  # deviations of y, that laws far from the data may reach
 
 
 class EvidenceSearch(LocationSearch):
-    """With a Gaussian kernel, whose scales part more easily, but not with few rows."""
+    """With a Gaussian kernel, whose scales part more easily, but not with few rows.
 
-    def __init__(self, X: np.ndarray, Y: np.ndarray, begin=1.0):
+    Along what has no lines with `like` itself.
+    """
+
+    def __init__(self, X: np.ndarray, Y: np.ndarray, begin=1.0, like: Kernel | None = None):
+        kernel = "gaussian" if like is None else gaussian_along_lines(like)
         scales = np.broadcast_to(begin, X.shape[1])
-        super().__init__(fitted_kernel("gaussian", X, columnwise=True).scaled(scales), X, Y)
+        super().__init__(fitted_kernel(kernel, X, columnwise=True).scaled(scales), X, Y)
 
     @property
     def tie(self) -> float:
@@ -41,7 +45,7 @@ class Forms:
     """What is regressed on: a line, or a line and a kernel part, with the scales and λ found."""
 
     def __init__(self, X: np.ndarray, search: EvidenceSearch):
-        self.line = Design(X, fitted_kernel("linear", X), Bare(), ALONE)
+        self.line = Design(X, search.kernel, Bare(), ALONE)
         self.curve, self.reg = search.design(X, Nystroem(max_rank=TUNED_RANK)), search.reg
 
 

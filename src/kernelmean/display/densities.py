@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..core import Labels
 from ..core.arrays import as_columns, to_numpy
-from ..core.checks import as_points, check_column, check_count, check_lengths
+from ..core.checks import as_points, check_column, check_count, check_lengths, column_names
 from ..densities.conditional_density import ConditionalDensity
 from ..embedding.law import names_like
 from .base import Display, PanelDisplay, along, grid_between, panels
@@ -372,9 +372,12 @@ class Outcomes:
     """A fitted model with the names and, where given, the observations of y."""
 
     def __init__(self, model: ConditionalDensity, y):
+        if not isinstance(model, ConditionalDensity):
+            raise ValueError(f"estimator is {model!r}; a ConditionalDensity is needed")
         check_is_fitted(model)
         n, d = len(model.points_x_), model.points_.shape[1]
-        self.model, self.names, self.observed = model, Labels.of(y).named(d), None
+        names = column_names(y) or model.target_names_
+        self.model, self.names, self.observed = model, Labels.of(None, names).named(d), None
         if y is not None:
             self.observed = observed = as_columns(y, d, "y", "the training y")
             copies = len(np.unique(observed, axis=0)) <= n < len(observed)  # which count once

@@ -35,8 +35,8 @@ class EmbeddingDisplay(Display):
         cls, m: MeanEmbedding, bandwidth: float | None = None, n_grid: int = 400
     ) -> Self:
         """Evaluate the density over the range of the points and a little beyond."""
-        if m.batch is not None:
-            raise ValueError(f"m is a batch of {m.batch} embeddings; draw one of them: m[0]")
+        if not isinstance(m, MeanEmbedding) or m.batch is not None:
+            raise ValueError(f"m is {m!r}; a single law is drawn: one of a batch is m[0]")
         points = to_numpy(as_points(m.points, "m"))
         if points.shape[1] != 1:
             raise ValueError(f"m has points in {points.shape[1]} dimensions; one is needed")

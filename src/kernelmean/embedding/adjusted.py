@@ -27,9 +27,9 @@ class Posterior(MeanEmbedding):
 class Adjusted(MeanEmbedding):
     """A posterior whose law is that of weighted residuals, moved to its mean.
 
-    What says how a law lies around its mean (quantiles, densities, draws, modes, spreads) is of
-    these: points are z_i − m(x_i) + m(x), m the mean that the pairs tell. Expectations, and
-    distances of embeddings, are of the latents as they are.
+    What says how a law lies around its mean (quantiles, probabilities, densities, draws, modes,
+    spreads) is of these: points are z_i − m(x_i) + m(x), m the mean that the pairs tell.
+    Expectations, and distances of embeddings, are of the latents as they are.
     """
 
     _residuals: MeanEmbedding
@@ -101,6 +101,9 @@ class Adjusted(MeanEmbedding):
 
     def cov(self) -> Array:
         return self._residuals.cov()
+
+    def probability(self, event: Callable) -> Array:
+        return self._stacked(lambda m: m.probability(event))
 
     def negative_mass(self, bandwidth=None, error: float = 3e-4) -> tuple[Array, Array]:
         return self._residuals.negative_mass(bandwidth, error)

@@ -225,8 +225,8 @@ class MeanEmbedding(Scored, WeightedPoints):
         share = 2 * TAIL if steps else 0.0
         if share == 0.0 and bool(xp.all(variance > 0)):
             return C
-        low, high = (self.quantile(q) for q in (TAIL, 1 - TAIL))
-        square = (0.5 * (high - low)) ** 2
+        ends = self.quantile([TAIL, 1 - TAIL])  # of one table: a pass for each would be twice
+        square = (0.5 * (ends[..., 1, :] - ends[..., 0, :])) ** 2
         least = xp.where(variance > 0, share * square, square)
         more = arrays.at_least(least - variance, 0.0)
         return C + more[..., None] * arrays.like(np.eye(more.shape[-1]), C)
@@ -606,6 +606,11 @@ class MeanEmbedding(Scored, WeightedPoints):
 
     # ------------------------------------------------------------ inside
 
+    def checked(self, Y) -> Array:
+        """Rows that may stand beside the points."""
+        checks.check_order(Y, self._labels.columns, "Y", "the embedding")
+        return super().checked(Y)
+
     def _width(self, bandwidth) -> Width:
         """The bandwidth meant: None and "own" are the one carried, if there is one."""
         if isinstance(bandwidth, str):
@@ -616,7 +621,10 @@ class MeanEmbedding(Scored, WeightedPoints):
     def _smoothed(self, bandwidth) -> tuple[MeanEmbedding, Any]:
         """Of sum one, with the kernel of densities; and the bandwidth of these."""
         m, width = self._proper(), self._width(bandwidth)
-        return m, recovery.default_bandwidth(m) if width is None else width
+        if width is None:
+            return m, recovery.default_bandwidth(m)
+        checks.as_widths(width, self._points.shape[1], "bandwidth")
+        return m, width
 
     def _lines(self, bandwidth) -> Iterator[Any]:
         """The distributions of each column."""
@@ -642,6 +650,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         """Both with the kernel of either, or, if they asked for the same, with that of both."""
         if not isinstance(other, MeanEmbedding):
             raise ValueError(f"other is {type(other).__name__}; a MeanEmbedding is needed")
+        checks.check_order(other, self._labels.columns, "other", "this embedding")
         checks.check_columns(other.points, self._points.shape[1], "other", "this embedding")
         checks.check_library(other.points, self._points, "other", "the points of this embedding")
         if self._kernel == other._kernel:
@@ -674,17 +683,20 @@ def tilts(factor: Callable, points) -> Array:
     return values
 
 
-def as_embedding(m, kernel: Kernel, name: str, d: int, where: str) -> MeanEmbedding:
+def as_embedding(m, kernel: Kernel, name: str, d: int, where: str, names=None) -> MeanEmbedding:
     """An embedding as it is, or samples as one with equal weights; in `d` columns like `where`."""
+    checks.check_order(m, names, name, where)
     if not isinstance(m, MeanEmbedding):
+        if isinstance(m, Scored):
+            raise ValueError(f"{name} is {m!r}; a MeanEmbedding, such as one of them, is needed")
         m = MeanEmbedding(checks.as_points(m, name), kernel=kernel)
     checks.check_columns(m.points, d, name, where)
     return m
 
 
-def as_one_embedding(m, kernel: Kernel, name: str, d: int, where: str) -> MeanEmbedding:
+def as_one_embedding(m, kernel: Kernel, name: str, d: int, where: str, names=None) -> MeanEmbedding:
     """The same, of one law and no batch of them."""
-    one = as_embedding(m, kernel, name, d, where)
+    one = as_embedding(m, kernel, name, d, where, names)
     if one.batch is not None:
         raise ValueError(f"{name} is a batch of {one.batch} embeddings; a single one is needed")
     return one

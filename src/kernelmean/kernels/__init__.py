@@ -9,7 +9,15 @@ from .base import NAMED, TUNED, Product, Sum
 from .gaussians import *
 from .manifold import *
 from .named import *
-from .named import FromFunction, FromSklearn, OnColumns, check_size, fitted_kernel, is_tuned
+from .named import (
+    FromFunction,
+    FromSklearn,
+    OnColumns,
+    check_size,
+    fitted_kernel,
+    gaussian_along_lines,
+    is_tuned,
+)
 from .other import *
 from .radial import *
 

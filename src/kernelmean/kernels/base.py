@@ -33,6 +33,7 @@ class Kernel(Saveable):
 
     gram_of: Callable[[Any, Any], Array]  # of points that were checked
     boxed = True  # angles, categories, row numbers and lines know no box
+    lined = True  # whether what depends on points may go along a line
     dips = False  # whether the density is negative somewhere
     _apart: bool | None = None  # whether it is a product over columns; None is as `columnwise` says
     _gaussian = False  # exp(−‖lift(x) − lift(x')‖²/2) in units of ℓ: its own `pull`
@@ -186,6 +187,15 @@ class Kernel(Saveable):
     def project(self, X) -> Array:
         """The nearest points of the space that the kernel is for."""
         return X
+
+    @property
+    def roams(self) -> bool:
+        """Whether a point that is moved is one: not an angle, a category or a rotation."""
+        return self.boxed
+
+    def lines(self, d: int) -> list[bool]:
+        """`lined`, of each of d columns."""
+        return [self.lined] * d
 
     def clipped(self, X, low, high) -> Array:
         """The nearest points of a box, for a kernel that knows one."""

@@ -99,7 +99,7 @@ class CorrelatedGaussian(Gaussian):
 
     def derivative_of(self, X, Y, column: int) -> Array:
         scale = np.broadcast_to(self._resolved("differentiate"), X.shape[1])
-        back = self._straight(arrays.like(np.eye(X.shape[1])[[column]] / scale[column], X))[0]
+        back = self._straight(arrays.like(np.eye(X.shape[1])[[column]] / scale[column], X))[0, :]
         slope = (self.in_units(Y) @ back)[None, :] - (self.in_units(X) @ back)[:, None]
         return self.gram_of(X, Y) * slope
 

@@ -59,7 +59,7 @@ class Periodic(Gaussian, named=True, tuned=True):
         object.__setattr__(self, "period", _positive(period, "period"))
 
     period: float | tuple[float, ...] = 2 * math.pi
-    boxed = False
+    boxed = lined = False
 
     def resolve(self, X, name: str = "X") -> Kernel:
         X = self.checked(X, name)

@@ -97,6 +97,10 @@ class OnColumns(Kernel):
     def turn(self) -> float | None:
         return self._alone().turn()
 
+    def lines(self, d: int) -> list[bool]:
+        without = {c for cols, k in self.parts if not k.lined for c in cols}
+        return [j not in without for j in range(d)]
+
     def _alone(self) -> Any:
         """The kernel of a single column, where there is no other; else what all kernels say."""
         (cols, kernel), *rest = self.parts
@@ -120,6 +124,10 @@ class OnColumns(Kernel):
 
     def self_convolved(self, d: int) -> Kernel:
         return self._map(lambda cols, k: k.self_convolved(len(cols)))
+
+    @property
+    def roams(self) -> bool:
+        return all(k.roams for _, k in self.parts)
 
     @property
     def _gaussian(self) -> bool:  # type: ignore[override]
@@ -295,7 +303,8 @@ def fitted_kernel(
     and their units do not matter; these times some numbers, if it is an array, one a column.
     """
     found = as_kernel(kernel, name=name, columnwise=columnwise).bind(names)
-    if in_units is not False and isinstance(kernel, str) and isinstance(found, _Radial):
+    by_name = in_units is not False and isinstance(kernel, str)
+    if by_name and isinstance(found, _Radial) and found.boxed:  # an angle has its own unit
         found = _in_units(found, X, argument, in_units)
     found = found.resolve(X, argument)
     check_size(found, X, argument)
@@ -313,6 +322,13 @@ def _in_units(kernel: _Radial, X, argument: str, times: bool | np.ndarray) -> Ke
     units = xp.where(units**2 > 0.0, units, xp.ones_like(units))
     units = units * arrays.like(times, units) if isinstance(times, np.ndarray) else units
     return kernel.resolve(few / units, argument).scaled(arrays.to_numpy(units))
+
+
+def gaussian_along_lines(kernel: Kernel) -> Kernel:
+    """A Gaussian kernel in place of it, where there are lines."""
+    if isinstance(kernel, OnColumns):
+        return kernel._map(lambda _, k: gaussian_along_lines(k))
+    return Gaussian(columnwise=True) if kernel.lined else kernel
 
 
 def check_size(kernel: Kernel, X, name: str = "X") -> None:

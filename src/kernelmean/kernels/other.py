@@ -79,8 +79,9 @@ class Frobenius(Kernel, named=True):
     def project(self, X) -> Array:
         return nearest_rotations(X) if self.rotations else X
 
-    def clipped(self, X, low, high) -> Array:
-        return X if self.rotations else super().clipped(X, low, high)
+    @property
+    def boxed(self) -> bool:  # type: ignore[override]
+        return not self.rotations
 
     def gram_of(self, X, Y) -> Array:
         return X @ Y.T
@@ -179,7 +180,7 @@ class Precomputed(Kernel):
             )
         return rows
 
-    boxed = False
+    boxed = lined = False
 
     def gram_of(self, X, Y) -> Array:
         xp = arrays.namespace(self.gram)

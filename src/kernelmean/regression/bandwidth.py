@@ -76,8 +76,8 @@ def with_bandwidth(kernel, bandwidth, Y: np.ndarray, name: str) -> Any:
         bandwidth = tuple(silverman(Y).tolist())
     if not hasattr(kernel, "lengthscale"):
         raise ValueError(
-            f"{name} is {kernel!r}; a Gaussian, Laplace, Matern or Periodic kernel is needed, for "
-            "its integral must be finite and its width set by a bandwidth"
+            f"{name} is {kernel!r}; a Gaussian, Laplace or Matern kernel (in EmbeddedDensity also "
+            "Periodic) is needed, for its integral must be finite and its width set by a bandwidth"
         )
     kernel = kernel.smoothing(bandwidth)
     given = np.shape(kernel.lengthscale)

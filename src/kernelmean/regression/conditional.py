@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -247,11 +247,15 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
             Distribution of X: one or a batch, weights of either sign.
         """
         check_is_fitted(self)
-        m = as_embedding(m, self.kernel_x_, "m", self.n_features_in_, "the training X")
+        d, names = self.n_features_in_, getattr(self, "feature_names_in_", None)
+        m = as_embedding(m, self.kernel_x_, "m", d, "the training X", names)
         Phi = self.features_x_.transform(m.points)
         mass = m.apply_weights(arrays.namespace(Phi).ones_like(Phi[:, :1]))
         found = self._embed(m.apply_weights(Phi), mass)
-        return found.carrying(labels=Labels.of(None, self.target_names_))
+        labels = Labels.of(None, self.target_names_)
+        return found.carrying(
+            labels=replace(labels, index=m.labels.index), extrapolated=m.extrapolated
+        )
 
     def predict(self, X) -> Array:
         """Σ_i w_i(x) y_i, the conditional mean without normalisation, (batch,) or (batch, d_y).

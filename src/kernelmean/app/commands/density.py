@@ -16,7 +16,7 @@ from ...display.base import medians
 from ...regression.bandwidth import silverman
 from .. import words
 from ..command import GAUSSIAN, Command, Data, KernelName, Names, Shared, columns, option, typed
-from ..errors import noted
+from ..errors import UserError, noted
 from ..report import Block, Fact, Figure, Grid, Numbers, Report, account, analysis
 from ..series import by_column
 from ..tables import answered, check_sample, split_names
@@ -31,6 +31,7 @@ VARIED = 3  # columns of x that representative rows vary, at most
 FEW = 6  # different values of a column, up to which each is looked at
 SPIKES = 0.1  # of Silverman's bandwidth: below, a density is spikes
 BELOW = 0.01  # of the mass below zero, from which it is said
+ENDS = "mean", "median", "lower", "upper", "shortest_lower", "shortest_upper", "mode"
 ONE, SEVERAL = (0.1, 0.25, 0.5, 0.75, 0.9), (0.1, 0.9)  # quantiles of representative rows
 
 
@@ -231,8 +232,7 @@ def intervals(a: Densities) -> list[Fact]:
 def answers(a: Densities, name: str) -> Grid:
     """Mean, median and intervals of one column at the first rows."""
     part = a.table.iloc[: words.SHOWN]
-    ends = ["mean", "median", "lower", "upper", "shortest_lower", "shortest_upper"]
-    ends += ["mode"] if len(a.y) == 1 else []
+    ends = ENDS if len(a.y) == 1 else ENDS[:-1]
     c = words.cells(part[[f"{name}_{end}" for end in ends]])
     shown = a.x if len(a.x) <= COLUMNS else []
     grid: list[tuple[str, Any]] = [("Row", [str(label) for label in part.index])]
@@ -345,6 +345,8 @@ def run(settings: Settings, data: Data, at: At = None) -> Report:
     Writes density.csv, model.km and report.html into the folder --out.
     """
     s, known = settings, {"--x": settings.x}
+    for name in {"extrapolated", *(f"{y}_{end}" for y in s.y for end in ENDS)}.intersection(s.x):
+        raise UserError(SAY("taken", name=name))
     frame, every = s.numbers(data, {"--y": s.y, **known})
     rows, asked = (None, None) if at is None else s.numbers(at, known, first=True)
     with s.stage("Learning the distribution", bars=True):
