@@ -85,9 +85,10 @@ class StructuralFit(Saveable):
     def written(self, polynomial: Polynomial, features: FeatureMap) -> StructuralFit:
         """The same in coordinates with more columns; of least squares ξ is as good as infinite."""
         basis, old = Basis(polynomial, features), self.basis
-        place = [polynomial.terms.index(term) for term in old.polynomial.terms]
-        place += range(polynomial.width, polynomial.width + old.features.rank_)
-        into = arrays.like(np.eye(basis.width)[:, place], self.coef)
+        into, width = np.zeros((basis.width, old.width)), polynomial.width
+        into[:width, : old.trends] = np.transpose([*map(polynomial.saying, old.polynomial.terms)])
+        into[width:, old.trends :] = np.eye(features.rank_, old.features.rank_)
+        into = arrays.like(into, self.coef)
         coef, V = into @ self.coef, into @ self.covariance @ into.T
         draft = replace(self.draft, trend=polynomial.powers - 1, bases=(basis, self.draft.bases[1]))
         regs = self.regs[0], LIMIT if self.draft.bare else self.regs[1]
@@ -371,11 +372,14 @@ class Plan:
 
 
 def joint(several: list[Polynomial]) -> Polynomial:
-    """The first of these, or of all their powers, that has the columns of all."""
+    """The first of these, or of all their powers and categories, that say what each does."""
     terms = {term for one in several for term in one.terms}
+    apart = max((one.categories for one in several), key=len)
+    lines = set.intersection(*({*one.straight} for one in several)) - {*dict(apart)}
+    powers = max(one.powers for one in several)
     widest = max(several, key=lambda one: len(one.bent))
-    every = widest.with_degree(max(one.powers for one in several) - 1)
-    return next(one for one in (*several, every) if terms <= {*one.terms})
+    every = replace(widest, powers=powers, straight=tuple(sorted(lines)), categories=apart)
+    return next(one for one in (*several, every) if all(one.saying(t).any() for t in terms))
 
 
 def _mean_outcome(parts: list[Part]) -> float:
