@@ -237,6 +237,16 @@ class TestTextCategories:
         assert words in refused("iv", "days.csv", *self.asked)
         assert "--kernel 'NAME=category'" in refused("iv", "days.csv", *self.asked[:8])
 
+    def test_a_number_that_is_no_category_is_refused(self, run, refused, market, tmp_path):
+        days = market.assign(weekday=market["weekday"].factorize()[0])
+        days.to_csv(tmp_path / "days.csv", index=False)
+        days.head(3).assign(weekday=9).to_csv(tmp_path / "at.csv", index=False)
+        asked = (*MARKET[:-1], "weekday", "--kernel", "weekday=category", "--no-tune")
+        words = "column 'weekday' has 9, a category that the model was not fitted on"
+        assert words in refused("iv", "days.csv", *asked, "--at", "at.csv")
+        blocks = run("iv", "days.csv", *asked, "--at", "at.csv", "--chunksize", "100")
+        assert (blocks.exit_code, words in blocks.stderr) == (2, True)
+
 
 @pytest.mark.skipif(not Path("/proc/version").exists(), reason="a folder that root cannot write")
 def test_a_folder_that_cannot_be_written_is_known_before_the_fit(refused, csv, monkeypatch):

@@ -179,7 +179,11 @@ def test_few_values_are_categories_where_they_only_shift():
     assert_allclose(shifts, 0.0, atol=1e-12)
     at_zero = model.predict(np.zeros((5, 1)), np.arange(5.0)[:, None])
     assert_allclose(at_zero - at_zero[0], [0.0, 1.5, -1.0, 1.2, -1.5], atol=0.8)
-    between = model.predict(np.zeros((2, 1)), np.array([[1.4], [9.0]]))
+    some = np.zeros((2, 1)), np.array([[1.4], [9.0]])
+    with pytest.warns(km.NumericalWarning, match="row 1 first"):
+        between = model.predict(*some)
+    with pytest.warns(km.NumericalWarning, match="row 1 first"):  # no line was asked for
+        assert model.to_frame(*some)["extrapolated"].tolist() == [False, True]
     assert_allclose(between, at_zero[[1, 4]], rtol=1e-12)  # unseen values: the nearest
     assert_allclose(model.derivative(X[:3], C[:3])[:, 1], np.nan)
     assert np.isfinite(model.params["x0"])

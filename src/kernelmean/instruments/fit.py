@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import chain
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
@@ -45,7 +45,7 @@ OUTSIDE = "a curve goes back to its trend there, and powers go on as they are"
 class StructuralFit(Saveable):
     """What a fitted structural function consists of; pairs are of stage 1 and stage 2."""
 
-    was: ClassVar = {"improved": False, "bent": 1.0, "support": None}
+    was: ClassVar = {"improved": False, "bent": 1.0, "support": None, "asked": None}
 
     draft: StructuralDraft
     roles: Roles
@@ -63,6 +63,7 @@ class StructuralFit(Saveable):
     bent: float = 1.0  # how far a straight line went towards what bends
     support: Support | None = None  # the box of the regressors learned from
     improved: bool = True  # what controls tell of a row is not left out of its embedding
+    asked: Any = None  # the regressors' kernel, before columns were found to be straight
 
     @property
     def basis(self) -> Basis:
@@ -80,7 +81,8 @@ class StructuralFit(Saveable):
         """
         # a file of an earlier version has the rows it kept only
         support = self.support or Support.of(arrays.like(self.sample[0], self.coef))
-        return support.outside(points, self.draft.kernels[0] or Linear(), OUTSIDE)
+        kernel = self.asked or self.draft.kernels[0] or Linear()
+        return support.outside(points, kernel, OUTSIDE)
 
     def written(self, polynomial: Polynomial, features: FeatureMap) -> StructuralFit:
         """The same in coordinates with more columns; of least squares ξ is as good as infinite."""
@@ -354,7 +356,7 @@ class Plan:
         told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, stage.m), p, (X, Z, y)
         known = [part.X for part in parts if part.teaches or part.complete]
         box = reduce(Support.merge, map(Support.of, known))
-        own = {"reg_lines": groups[-1].stage.own, "support": box}
+        own = {"reg_lines": groups[-1].stage.own, "support": box, "asked": self.sides[0].kernel}
         return StructuralFit(draft, self.roles, *told, **own)
 
     @stage("lengthscales")

@@ -271,6 +271,8 @@ class Analysis:
         """Rows of a file, with the predictions beside them."""
         X = self.data.regressors(rows)
         known = X.dropna()
+        if isinstance(self.settings.kernel, dict):
+            self.model.basis_x_.polynomial.check(known.to_numpy(), self.columns.regressors)
         outside = pd.Series(self.model.fit_.outside(known.to_numpy()), known.index)
         found = self.predict(X).assign(extrapolated=outside.reindex(X.index, fill_value=False))
         return rows.join(found.rename(columns=lambda name: tables.free_name(name, rows)))
