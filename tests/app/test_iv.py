@@ -236,6 +236,12 @@ class TestTextCategories:
         words = "column 'the day' is to be a category, but takes 200 different values in 200 rows"
         assert words in refused("iv", "days.csv", *self.asked)
         assert "--kernel 'NAME=category'" in refused("iv", "days.csv", *self.asked[:8])
+        days.drop(columns="price").to_csv("at.csv")
+        days.assign(season=np.nan).to_csv("days.csv")
+        asked = ("iv", "days.csv", *self.asked)
+        assert "column 'season' is empty" in refused(*asked, "--drop-missing")
+        days.to_csv("days.csv")
+        assert "'price' (asked for by --x and --c)" in refused(*asked, "--at", "at.csv")
 
     def test_a_number_that_is_no_category_is_refused(self, run, refused, market, tmp_path):
         days = market.assign(weekday=market["weekday"].factorize()[0])

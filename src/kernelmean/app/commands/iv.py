@@ -107,6 +107,7 @@ class Settings(Shared):
             return Used.by_formula(table, formula, gaps, self.drop_missing)
         columns = self.columns()
         frame = table.numbers_with_gaps(by_option(columns, "yxzc"))
+        tables.refuse_empty(frame)
         whole = frame[columns.instruments] if gaps else frame
         frame = frame.loc[tables.complete(whole, data, self.drop_missing).index]
         return Used(frame, frame, columns)
@@ -138,7 +139,8 @@ class Settings(Shared):
         if used.design is None:
             return self.numbers(at, by_option(used.columns, "xc"), first=True)[1]
         table = self.table(at)
-        rows = table.frame[table.asked_for({"--formula": used.needed})]
+        option = "--x and --c" if self.formula is None else "--formula"
+        rows = table.frame[table.asked_for({option: used.needed})]
         return tables.complete(rows, at, self.drop_missing)
 
 
@@ -182,6 +184,7 @@ class Used:
         """Columns that a formula makes."""
         names = names_of(formula)
         used = table.frame[table.asked_for({"--formula": names["all"]})]
+        tables.refuse_empty(used)
         whole = used[names["instruments"]] if gaps else used
         used = used.loc[tables.complete(whole, table.path, drop_missing).index]
         design, y, X, Z, C = read_formula(formula, used, gaps=gaps)
