@@ -21,6 +21,7 @@ from kernelmean.app.commands.iv import (
     FirstStage,
     Settings,
     Used,
+    curve_figure,
     curve_table,
     headline,
     parts,
@@ -273,6 +274,17 @@ def test_two_samples_in_one_table(run, market, tmp_path):
     assert "plain_ridge" not in table
     np.testing.assert_array_equal(table["prediction"].isna(), table["price"].isna())
     assert not re.search(r"\bnan\b", Path("kernelmean-iv/report.html").read_text())
+
+
+def test_a_line_that_nothing_clearly_beats_is_said_to_be_one():
+    z, u, w = np.random.default_rng(1).normal(size=(3, 40))
+    season = np.arange(40) % 3.0
+    y = 2 * z + 0.5 * season + 0.3 * w
+    data = {"price": z + u, "quantity": y, "storm": z, "season": season}
+    found, asked = (fitted(pd.DataFrame(data), kernel=k) for k in ("gaussian", {"*": "linear"}))
+    assert found.model.trend_ > 1  # the season is a category, the price nothing but a line
+    assert "as nothing that bends is clearly better" in curve_figure(found, "price").caption
+    assert "clearly better" not in curve_figure(asked, "price").caption  # nothing else was tried
 
 
 def test_linear_kernel_gives_a_straight_line(market):

@@ -508,8 +508,9 @@ def curve_figure(a: Analysis, column: str) -> Figure:
     """The structural curve along one column, against plain kernel ridge and the data."""
     seen = "" if a.plain is None else SAY("seen")
     known = {"x": column, "y": a.columns.y, "level": level_words(a.level)}
-    draft = a.model.fit_.draft
-    straight = " " + SAY("straight") if draft.bare and draft.trend == 1 else ""
+    draft, chosen = a.model.fit_.draft, a.model.fit_.band is not None
+    line = chosen and draft.bare and draft.straight(len(a.columns.x))
+    straight = " " + SAY("straight") if line else ""
     caption = SAY("curve", seen=seen, held=straight + _held(a, column), **known)
     return Figure(f"curve-{column}", caption, a.display(column).plot)
 
