@@ -306,6 +306,13 @@ def test_straight_lines_do_not_mind_units(market, change):
     np.testing.assert_allclose(one, two, rtol=1e-6)
 
 
+def test_a_treatment_that_is_a_category_has_no_slope(market):
+    levels = market.assign(price=(market["price"] > 0) + 1.0 * (market["price"] > 2))
+    analysis = fitted(levels, kernel={"price": "category"})
+    assert analysis.effects == {}
+    assert report(analysis, "market.csv").sections  # it ended in an error of max()
+
+
 def test_forms_of_columns(run, csv, market):
     forms = ["--kernel", "season=linear,*=matern"]
     result = run("iv", csv, *MARKET, *forms)

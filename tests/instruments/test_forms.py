@@ -189,6 +189,14 @@ def test_few_values_are_categories_where_they_only_shift():
     assert np.isfinite(model.params["x0"])
 
 
+def test_an_endogenous_category_has_no_slope():
+    z = np.random.default_rng(4).normal(size=60)
+    X = (np.digitize(z, [-0.5, 0.5]) * 1.0)[:, None]
+    model = km.KernelIV({"x0": "category"}).fit(X, X[:, 0] ** 2, z[:, None])
+    assert np.isnan(model.average_derivative().value)
+    assert "nan" not in str(model.summary())
+
+
 def test_few_values_keep_their_kernel_where_they_turn_the_curve():
     model = km.KernelIV().fit(*levels_beside(4, turned=True))
     assert "categories" not in str(model.summary())

@@ -135,6 +135,8 @@ def _effects(model: Any) -> Block:
             found = model.average_derivative(column=j)
         except ValueError:  # a kernel without a derivative
             break
+        if np.isnan(found.value):  # nor has a category
+            continue
         text = str(found).removeprefix(f"{found.name}: ")
         lines.append(Line(name, found.value, f"{text}, p = {found.p_value:.3g}"))
     return Block("Average derivatives", lines)

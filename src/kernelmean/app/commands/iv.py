@@ -322,7 +322,8 @@ class Analysis:
         """The average derivative in each endogenous column, where the kernel has one."""
         slope = partial(self.model.average_derivative, level=self.level)
         try:
-            return {x: slope(column=x) for x in self.columns.x}
+            found = {x: slope(column=x) for x in self.columns.x}
+            return {x: e for x, e in found.items() if np.isfinite(e.value)}  # categories have none
         except ValueError:  # Laplace's has none
             return {}
 
