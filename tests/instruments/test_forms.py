@@ -189,6 +189,18 @@ def test_few_values_are_categories_where_they_only_shift():
     assert np.isfinite(model.params["x0"])
 
 
+def test_a_curve_beside_categories_is_told_by_its_kernel():
+    z, u, w = np.random.default_rng(49).normal(size=(3, 40))
+    x, C = 2 * z + u, (np.arange(40) % 3.0)[:, None]
+    y = np.sin(2 * x) + (C[:, 0] == 1) + 0.3 * x + 0.5 * u + 0.3 * w
+    model = km.KernelIV().fit(x[:, None], y, z[:, None], C)
+    assert model.basis_x_.polynomial.categories  # of the line that it stands beside
+    text = str(model.summary())
+    assert "lengthscale of c0" in text
+    assert "categories" not in text
+    assert np.isfinite(model.params).all()
+
+
 def test_an_endogenous_category_has_no_slope():
     z = np.random.default_rng(4).normal(size=60)
     X = (np.digitize(z, [-0.5, 0.5]) * 1.0)[:, None]

@@ -410,7 +410,7 @@ class StructuralInference:
         """∂/∂x_column of every coordinate at the points, (m, width); NaN along a category."""
         checks.check_library(points, self._fit.coef, "X")
         basis, j = self._fit.basis, checks.check_column(column, self._fit.roles.regressors)
-        if j in dict(basis.polynomial.categories):
+        if j in dict(basis.polynomial.categories) and j not in self._fit.draft.bent(0):
             return arrays.namespace(points).full_like(self._rows(points), np.nan)
         return basis.by_blocks(lambda block: basis.derivative(block, j), points)
 
