@@ -206,7 +206,7 @@ class StructuralInference:
     def to_frame(self, X, C=None, *, level=0.95, simultaneous=True):
         """h with its limits as a DataFrame: the outcome's name, `_lower`, `_upper`; X's index.
 
-        `extrapolated` are rows outside the training data, in the columns that may bend.
+        `extrapolated` are rows outside the training data, in columns not asked to be straight.
         """
         points, fit = self.regressors(X, C), self._fit
         outside, rows = fit.outside(points), self._rows(points)
