@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
@@ -144,6 +145,8 @@ def test_refusals(one, plain, data):
         KernelIVEffect(n_estimators=3)
     with pytest.raises(NotFittedError, match="call fit"):
         KernelIVEffect().effect()
+    with pytest.raises(NotFittedError, match="call fit"):
+        KernelIVEffect().summary()
     with pytest.raises(ValueError, match="Z is None"):
         KernelIVEffect().fit(y, T, X)
     with pytest.raises(ValueError, match="X has 0 columns but the model has 1"):
@@ -156,3 +159,12 @@ def test_refusals(one, plain, data):
         one.effect(np.zeros((3, 1)), T1=np.zeros(4))
     with pytest.raises(ValueError, match="W has 7 rows but T has 400"):
         KernelIVEffect().fit(y, T, X, Z=T, W=X[:7])
+
+
+def test_columns_in_another_order_are_refused(data):
+    y, T, X, Z, W = data
+    table = pd.DataFrame(np.hstack([X, W]), columns=["age", "size"])
+    effect = KernelIVEffect(tune_lengthscale=False).fit(y, T[:, 0], table, Z=Z)
+    assert_array_equal(effect.effect(table[:3]), effect.effect(table[:3].to_numpy()))
+    with pytest.raises(ValueError, match=r"X has columns \['size', 'age'\]; \['age', 'size'\]"):
+        effect.effect(table[["size", "age"]])

@@ -8,7 +8,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import kernelmean as km
 from kernelmean.app.commands.iv import Analysis
+from kernelmean.app.files import write_all, write_parts
+from kernelmean.app.tables import answered
 
 IV = ("iv", "market.csv", "--y", "quantity", "--x", "price", "--z", "storm", "--no-tune")
 
@@ -56,6 +59,17 @@ def test_few_rows_stand_for_many(run, files, monkeypatch):
 
 
 @pytest.mark.slow
+def test_answers_of_a_run_before_are_taken_away(tmp_path):
+    rows = km.Rows(pd.DataFrame({"x": [1.0, 2.0]}, index=[1, 2]), step=1)
+    for asked in (rows, rows.few(2), rows):
+        found = answered("told", asked, lambda block: block)
+        write_all(tmp_path, {k: c for k, c in found.items() if not isinstance(c, km.Rows)})
+        if asked is rows:
+            write_parts(tmp_path / "told", found["told"])
+        csv, kept = tmp_path / "told.csv", list((tmp_path / "told").glob("part*"))
+        assert (csv.exists(), len(kept)) == ((False, 2) if asked is rows else (True, 0))
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -21,6 +21,7 @@ from kernelmean.app.commands.iv import (
     FirstStage,
     Settings,
     Used,
+    curve_figure,
     curve_table,
     headline,
     parts,
@@ -236,6 +237,22 @@ class TestTextCategories:
         words = "column 'the day' is to be a category, but takes 200 different values in 200 rows"
         assert words in refused("iv", "days.csv", *self.asked)
         assert "--kernel 'NAME=category'" in refused("iv", "days.csv", *self.asked[:8])
+        days.drop(columns="price").to_csv("at.csv")
+        days.assign(season=np.nan).to_csv("days.csv")
+        asked = ("iv", "days.csv", *self.asked)
+        assert "column 'season' is empty" in refused(*asked, "--drop-missing")
+        days.to_csv("days.csv")
+        assert "'price' (asked for by --x and --c)" in refused(*asked, "--at", "at.csv")
+
+    def test_a_number_that_is_no_category_is_refused(self, run, refused, market, tmp_path):
+        days = market.assign(weekday=market["weekday"].factorize()[0])
+        days.to_csv(tmp_path / "days.csv", index=False)
+        days.head(3).assign(weekday=9).to_csv(tmp_path / "at.csv", index=False)
+        asked = (*MARKET[:-1], "weekday", "--kernel", "weekday=category", "--no-tune")
+        words = "column 'weekday' has 9, a category that the model was not fitted on"
+        assert words in refused("iv", "days.csv", *asked, "--at", "at.csv")
+        blocks = run("iv", "days.csv", *asked, "--at", "at.csv", "--chunksize", "100")
+        assert (blocks.exit_code, words in blocks.stderr) == (2, True)
 
 
 @pytest.mark.skipif(not Path("/proc/version").exists(), reason="a folder that root cannot write")
@@ -259,6 +276,17 @@ def test_two_samples_in_one_table(run, market, tmp_path):
     assert not re.search(r"\bnan\b", Path("kernelmean-iv/report.html").read_text())
 
 
+def test_a_line_that_nothing_clearly_beats_is_said_to_be_one():
+    z, u, w = np.random.default_rng(1).normal(size=(3, 40))
+    season = np.arange(40) % 3.0
+    y = 2 * z + 0.5 * season + 0.3 * w
+    data = {"price": z + u, "quantity": y, "storm": z, "season": season}
+    found, asked = (fitted(pd.DataFrame(data), kernel=k) for k in ("gaussian", {"*": "linear"}))
+    assert found.model.trend_ > 1  # the season is a category, the price nothing but a line
+    assert "as nothing that bends is clearly better" in curve_figure(found, "price").caption
+    assert "clearly better" not in curve_figure(asked, "price").caption  # nothing else was tried
+
+
 def test_linear_kernel_gives_a_straight_line(market):
     fit = fitted(market, kernel={"*": "linear"})
     low, middle, high = fit.partial("price", [-1.0, 0.0, 1.0])["prediction"]
@@ -276,6 +304,13 @@ def test_straight_lines_do_not_mind_units(market, change):
     ends = market["price"].quantile([0.1, 0.9])
     one, two = (f.partial("price", g) for f, g in zip(lines, (ends, change(ends)), strict=True))
     np.testing.assert_allclose(one, two, rtol=1e-6)
+
+
+def test_a_treatment_that_is_a_category_has_no_slope(market):
+    levels = market.assign(price=(market["price"] > 0) + 1.0 * (market["price"] > 2))
+    analysis = fitted(levels, kernel={"price": "category"})
+    assert analysis.effects == {}
+    assert report(analysis, "market.csv").sections  # it ended in an error of max()
 
 
 def test_forms_of_columns(run, csv, market):

@@ -269,3 +269,16 @@ def test_predictions_say_now_which_columns_are_wrong(sigmoid):
     lazy = iv.predict(chunked(np.full((6, 1), np.nan), 3))
     with pytest.raises(ValueError, match="X contains NaN"):
         lazy.compute()
+
+
+def test_what_needs_rows_in_memory_says_so():
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame(rng.normal(size=(40, 4)), columns=["x", "y", "z", "c"])
+    far, sides = dd.from_pandas(table, npartitions=2), [["x"], "y", ["z"], ["c"]]
+    iv = km.KernelIV(**QUICK).fit(*(table[side] for side in sides))
+    asked = far[["x", "c"]]
+    for ask in (iv.derivative_interval, iv.average_derivative, lambda X: iv.contrast(X, X)):
+        with pytest.raises(ValueError, match=r"X1? is a DataFrame of Dask.*X1?\.compute\(\)"):
+            ask(asked)
+    with pytest.raises(ValueError, match=r"data is a DataFrame of Dask.*data\.compute\(\)"):
+        km.KernelIV.from_formula("y ~ c + [x ~ z]", far)

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 import kernelmean as km
 from kernelmean.instruments.basis import Polynomial
 from kernelmean.instruments.columns import Forms, plainer_forms
+from kernelmean.instruments.fit import joint
 
 
 def table(n: int = 400, seed: int = 70) -> pd.DataFrame:
@@ -178,10 +179,34 @@ def test_few_values_are_categories_where_they_only_shift():
     assert_allclose(shifts, 0.0, atol=1e-12)
     at_zero = model.predict(np.zeros((5, 1)), np.arange(5.0)[:, None])
     assert_allclose(at_zero - at_zero[0], [0.0, 1.5, -1.0, 1.2, -1.5], atol=0.8)
-    between = model.predict(np.zeros((2, 1)), np.array([[1.4], [9.0]]))
+    some = np.zeros((2, 1)), np.array([[1.4], [9.0]])
+    with pytest.warns(km.NumericalWarning, match="row 1 first"):
+        between = model.predict(*some)
+    with pytest.warns(km.NumericalWarning, match="row 1 first"):  # no line was asked for
+        assert model.to_frame(*some)["extrapolated"].tolist() == [False, True]
     assert_allclose(between, at_zero[[1, 4]], rtol=1e-12)  # unseen values: the nearest
     assert_allclose(model.derivative(X[:3], C[:3])[:, 1], np.nan)
     assert np.isfinite(model.params["x0"])
+
+
+def test_a_curve_beside_categories_is_told_by_its_kernel():
+    z, u, w = np.random.default_rng(49).normal(size=(3, 40))
+    x, C = 2 * z + u, (np.arange(40) % 3.0)[:, None]
+    y = np.sin(2 * x) + (C[:, 0] == 1) + 0.3 * x + 0.5 * u + 0.3 * w
+    model = km.KernelIV().fit(x[:, None], y, z[:, None], C)
+    assert model.basis_x_.polynomial.categories  # of the line that it stands beside
+    text = str(model.summary())
+    assert "lengthscale of c0" in text
+    assert "categories" not in text
+    assert np.isfinite(model.params).all()
+
+
+def test_an_endogenous_category_has_no_slope():
+    z = np.random.default_rng(4).normal(size=60)
+    X = (np.digitize(z, [-0.5, 0.5]) * 1.0)[:, None]
+    model = km.KernelIV({"x0": "category"}).fit(X, X[:, 0] ** 2, z[:, None])
+    assert np.isnan(model.average_derivative().value)
+    assert "nan" not in str(model.summary())
 
 
 def test_few_values_keep_their_kernel_where_they_turn_the_curve():
@@ -216,6 +241,35 @@ def test_forms_of_columns_of_few_values(X, Z, exogenous, expected):
     own, each = len(X) - exogenous, (Forms(("k",) * len(X)), Forms(("q",) * len(Z)))
     found = plainer_forms(*each, columns(X), own, told=100)
     assert [tuple(list(form.each) for form in forms) for forms in found] == expected
+
+
+@pytest.mark.parametrize(
+    "forms",
+    [
+        [(2, (), True), (2, (), False)],
+        [(4, (1,), True), (4, (0,), False)],
+        [(4, (1,), False), (4, (0,), False)],
+        [(1, (0, 1), True), (4, (0,), True), (2, (), False)],
+    ],
+)
+def test_what_is_taken_can_be_said_beside_a_line(forms):
+    points = np.column_stack([np.random.default_rng(8).normal(size=(30, 2)), np.arange(30.0) % 3])
+    levels = (2, (0.0, 1.0, 2.0))
+    several = [Polynomial.of(points, k, lines, (levels,) * some) for k, lines, some in forms]
+    found = joint(several)
+    for one in several:
+        into = np.transpose([found.saying(term) for term in one.terms])
+        assert_allclose(found(points) @ into, one(points), atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", [15, 77])
+def test_a_line_goes_towards_categories(seed):
+    z, u, w = np.random.default_rng(seed).normal(size=(3, 40))
+    X, C = (z + u)[:, None], (np.arange(40) % 3.0)[:, None]
+    model = km.KernelIV().fit(X, 2 * (z + u) - 2 * u + 0.5 * C[:, 0] + 0.3 * w, z[:, None], C)
+    assert model.fit_.bent < 1.0
+    assert "3 categories" in str(model.summary())
+    assert model.average_derivative().value == pytest.approx(2.0, abs=0.8)
 
 
 def test_instruments_of_few_values_want_evidence_for_more_than_a_line():

@@ -408,11 +408,28 @@ def test_anderson_rubin_holds_its_level_however_weak():
     assert 0.8 - 0.085 <= held / 200 <= 0.8 + 0.085  # three standard errors
 
 
+def test_anderson_rubin_counts_what_instruments_and_controls_add():
+    X, y, Z, C = line(0.3, 81, 60)
+    Z = Z[:, :1]
+    plain = km.KernelIV({"*": "linear"}).fit(X, y, Z, C).anderson_rubin().intervals
+    for more, controls in [(1e9 * Z + 1, C), (C, C), (Z, np.hstack([C, 2 * C]))]:
+        twice = km.KernelIV({"*": "linear"}).fit(X, y, np.hstack([Z, more]), controls)
+        assert_allclose(twice.anderson_rubin().intervals, plain, rtol=1e-6)
+    few = km.KernelIV({"*": "linear"}).fit(
+        X[:5], y[:5], Z[:5], np.random.default_rng(0).normal(size=(5, 3))
+    )
+    assert few.anderson_rubin().intervals == ((-np.inf, np.inf),)  # no row is left to tell by
+
+
 def test_anderson_rubin_is_for_one_regressor():
     X, y, Z, _ = line(1.0, 80)
     iv = km.KernelIV({"*": "linear"}).fit(np.hstack([X, X**2]), y, np.hstack([Z, Z**2]))
-    with pytest.raises(ValueError, match="one endogenous regressor"):
+    with pytest.raises(ValueError, match="one endogenous regressor; here are 2"):
         iv.anderson_rubin()
+    half = np.arange(len(y)) % 2 == 0
+    samples = np.where(half[:, None], np.nan, X), np.where(half, y, np.nan), Z
+    with pytest.raises(ValueError, match="rows with X and y; in these samples none has both"):
+        km.KernelIV({"*": "linear"}, split="samples").fit(*samples).anderson_rubin()
 
 
 def test_params_and_conf_int():

@@ -10,6 +10,7 @@ import numpy as np
 import oracles
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
 
 import kernelmean as km
@@ -521,3 +522,12 @@ def test_a_binary_instrument():
     Z = rng.integers(2, size=(200, 1)).astype(float)
     X = Z + rng.normal(size=(200, 1))
     assert np.isfinite(km.KernelIV().fit(X, X[:, 0], Z).predict(X)).all()
+
+
+@pytest.mark.parametrize(
+    "ask", ["predict", "score", "to_frame", "predict_interval", "derivative", "contrast"]
+)
+def test_what_is_not_fitted_says_so(ask):
+    X, y, _ = confounded()
+    with pytest.raises(NotFittedError, match="KernelIV instance is not fitted yet"):
+        getattr(km.KernelIV(), ask)(X, *([y] * (ask == "score")), *([X] * (ask == "contrast")))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -138,3 +141,10 @@ def test_least_squares_are_called_so():
     slope = np.cov(z, 2 * x + e)[0, 1] / np.cov(z, x)[0, 1]
     assert iv.average_derivative().value == pytest.approx(slope, rel=0.02)
     assert iv.predict([[1.0]]) - iv.predict([[0.0]]) == pytest.approx(slope, rel=0.02)
+
+
+def test_copies_are_summaries(named):
+    summary = named.summary()
+    for again in (copy.deepcopy(summary), pickle.loads(pickle.dumps(summary))):
+        assert again == summary
+        assert again.table.equals(summary.table)

@@ -5,7 +5,7 @@ effect modifiers, controls, instruments.
 """
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
@@ -48,6 +48,8 @@ class KernelIVEffect(Saveable):
     True
     """
 
+    was: ClassVar = {"_names": None}
+
     def __init__(self, **parameters):
         self.parameters = parameters
         KernelIV(**parameters)  # refuses a name that is not one of its parameters
@@ -74,6 +76,7 @@ class KernelIVEffect(Saveable):
         C = np.hstack([features, controls])
         self._shape = np.shape(Y)[1:], np.shape(T)[1:]
         self._widths = treatments.shape[1], features.shape[1]
+        self._names = checks.column_names(X)
         self._controls = controls[evenly(n, CONTROLS)] if controls.shape[1] else controls[:1]
         self.model_ = KernelIV(**self.parameters)
         Y = np.ravel(Y) if np.shape(Y) == (n, 1) else Y
@@ -82,7 +85,7 @@ class KernelIVEffect(Saveable):
 
     def summary(self) -> Summary:
         """An account of the fit: that of `KernelIV`."""
-        return self.model_.summary()
+        return self._fitted.summary()
 
     def effect(self, X=None, *, T0=0, T1=1) -> Array:
         """Effect of going from T0 to T1, shape (m,) (or (m, 1), as Y).
@@ -138,13 +141,18 @@ class KernelIVEffect(Saveable):
             "depends on T: use marginal_effect(T, X), or effect(X, T0=..., T1=...)"
         )
 
+    @property
+    def _fitted(self) -> KernelIV:
+        if not hasattr(self, "model_"):
+            raise NotFittedError("this KernelIVEffect is not fitted yet; call fit first")
+        return self.model_
+
     # ------------------------------------------------------------ linear functionals of coef_
 
     def _difference(self, X, T0, T1) -> Array:
         """Rows a with effect aᵀ coef_."""
-        m = _length(X, T0, T1)
+        transform, m = self._fitted.basis_x_.transform, _length(X, T0, T1)
         old, new = (self._points(T, X, m) for T in (T0, T1))
-        transform = self.model_.basis_x_.transform
         return self._over_controls(transform, *new) - self._over_controls(transform, *old)
 
     def _average(self, X, T0, T1) -> Array:
@@ -152,8 +160,8 @@ class KernelIVEffect(Saveable):
 
     def _slopes(self, T, X) -> list[Array]:
         """For each treatment, rows a with marginal effect aᵀ coef_."""
+        basis = self._fitted.basis_x_
         points = self._points(T, X, _length(X, T))
-        basis = self.model_.basis_x_
         return [
             self._over_controls(lambda rows, j=j: basis.derivative(rows, j), *points)
             for j in range(self._widths[0])
@@ -170,13 +178,14 @@ class KernelIVEffect(Saveable):
 
     def _points(self, T, X, m: int) -> tuple[Array, Array]:
         """Treatments and features, m rows of each."""
-        if not hasattr(self, "model_"):
-            raise NotFittedError("this KernelIVEffect is not fitted yet; call fit first")
         d_t, d_x = self._widths
         T = np.full((m, d_t), T) if np.ndim(T) == 0 else arrays.to_numpy(checks.as_points(T, "T"))
         features = _exogenous(X, "X", m)
         for name, part, d in [("T", T, d_t), ("X", features, d_x)]:
             checks.check_columns(part, d, name, "the model")
+        known, found = self._names, checks.column_names(X)
+        if known and found and known != found:
+            raise ValueError(f"X has columns {found}; {known}, those of fit, are needed")
         checks.check_lengths(m, T.shape[0], "X", "T")
         return T, features
 

@@ -222,7 +222,7 @@ class Command:
             terminal.show(report, options.verbose)
         terminal.show_files(paths)
         for name, rows in report.parts.items():
-            with options.stage(f"Asking about every row: {name}", bars=True):
+            with options.stage(f"Asking about every row: {name}", bars=True), options.refusals():
                 parts = write_parts(folder / name, rows)
             terminal.show_files([parts])
         if report.after is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core import Rows
 from .errors import Interrupted, UserError
-from .tables import ROW, free_name
+from .tables import PARTS, ROW, free_name
 
 Content = str | bytes | Callable[[Path], Any] | None  # a function of the path; None: no such file
 
@@ -61,7 +61,7 @@ def write_all(folder: Path, contents: Mapping[str, Content]) -> list[Path]:
         for name in some:
             Path(halves, name).replace(folder / name)
         for name in contents.keys() - some.keys():
-            (folder / name).unlink(missing_ok=True)
+            _clear(folder, name)
     return [folder / name for name in some]
 
 
@@ -69,8 +69,7 @@ def write_parts(folder: Path, rows: Rows) -> Path:
     """A folder of Parquet files, a block each, whole when they appear: what is finished stays."""
     count, done = len(rows.sizes), 0
     with making(folder):
-        for old in folder.glob("part-*.parquet"):
-            old.unlink()
+        _clear(folder, PARTS)
         try:
             for block in rows:
                 named = block.reset_index(names=free_name(ROW, block))
@@ -80,3 +79,9 @@ def write_parts(folder: Path, rows: Rows) -> Path:
         except KeyboardInterrupt as err:
             raise Interrupted(f"interrupted; {done} of {count} parts are in {folder}") from err
     return folder
+
+
+def _clear(folder: Path, pattern: str) -> None:
+    """Take away what a run before wrote."""
+    for old in folder.glob(pattern):
+        old.unlink()

@@ -193,7 +193,8 @@ class Report:
     sections : sequence of Section
     files : mapping
         From a name to its text or bytes, to a function of the path to write to, to a `Rows` of
-        tables, for a folder of as many files, or to None: one of a run before is taken away.
+        tables, for a folder of as many files, or to None: one of a run before, or those of a
+        pattern, are taken away.
     page : str
         The file of the page; none where it is empty.
     contents : bool

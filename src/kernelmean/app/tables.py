@@ -29,6 +29,7 @@ DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{4}-\d\d\b"  # how a field that holds
 LONG = r"[-+]?\d+"  # a whole number, which pandas takes for text if it is beyond 64 bits
 MARKS = 3  # different words for a missing value
 SMALLEST = 20  # rows to learn from
+PARTS = "part-*.parquet"  # of answers about rows that are read in blocks
 ROW = "row"  # the index of a table: which row of the file, from 1, the header not counted
 SAY = Texts("tables")
 
@@ -298,8 +299,9 @@ def to_csv(frame: pd.DataFrame, rows: bool = True) -> str:
 def answered(name: str, rows: Any, answer: Callable, known: Any = None) -> dict[str, Any]:
     """NAME.csv with what is answered, or known; a folder of it where rows are read in blocks."""
     if isinstance(rows, Rows):
-        return {name: rows.answers(answer)}
-    return {f"{name}.csv": to_csv(answer(rows) if known is None else known)}
+        return {name: rows.answers(answer), f"{name}.csv": None}
+    own = to_csv(answer(rows) if known is None else known)
+    return {f"{name}.csv": own, f"{name}/{PARTS}": None}
 
 
 def _harmless(value: object) -> object:

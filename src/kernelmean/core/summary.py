@@ -87,6 +87,10 @@ class Summary(str):
         text.heading, text.blocks = title, list(blocks)
         return text
 
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        """What a copy is made of."""
+        return self.heading, self.blocks
+
     def __repr__(self) -> str:
         return str(self)
 

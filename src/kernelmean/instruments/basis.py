@@ -91,6 +91,19 @@ class Polynomial(Saveable):
         powers = [(j, k) for k in range(1, self.powers) for j in self.bent]
         return [(), *once, *powers] if self.powers else []
 
+    def saying(self, term: tuple) -> np.ndarray:
+        """Coefficients by which these columns are a term of another; zeros if they cannot be it.
+
+        Of a category they are differences between its levels.
+        """
+        found = np.array([own == term for own in self.terms], float)
+        if not found.any() and term[0] in dict(self.categories):
+            (j, k), levels = term, np.array(dict(self.categories)[term[0]])
+            values = ((levels - float(self.middle[j])) / float(self.spread[j])) ** k
+            own = [self.terms.index((j, "is", level)) for level in levels[1:]]
+            found[[0, *own]] = values[0], *(values[1:] - values[0])
+        return found
+
     def squares(self, columns: Sequence[int]) -> list[int]:
         """Numbers of squares of some columns, of three values and more, if no power is higher."""
         terms = [(j, 2) for j in columns if len(dict(self.few).get(j, "many")) > 2]

@@ -49,7 +49,13 @@ class StructuralDraft(Saveable):
     def straight(self, columns: int) -> bool:
         """Whether h is a line along each of the first so many columns."""
         plane = self.bare and self.trend == 1
-        return plane or min(self.bases[0].polynomial.bent, default=columns) >= columns
+        return plane or min(self.bent(0), default=columns) >= columns
+
+    def bent(self, side: int) -> list[int]:
+        """Columns of a kernel, which may stand beside what is a line or category; or of powers."""
+        if self.bare:
+            return self.bases[side].polynomial.bent
+        return np.flatnonzero(np.isfinite(self.scales[side])).tolist()
 
     def at_bound(self, side: int) -> np.ndarray:
         """1 (−1) for each lengthscale that is as long (short) as the search goes, else 0."""

@@ -221,6 +221,7 @@ def _form_of_each(told: dict | None, whole, names: Sequence[str]) -> Forms:
 
 def _pick(X, names: list[str], name: str):
     """The columns a model was fitted on, from a table that may hold more, in any order."""
+    checks.refuse_far(X, name)
     X = checks.as_table(X)
     known = checks.column_names(X) or []
     missing = [c for c in names if c not in known]

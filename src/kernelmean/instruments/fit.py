@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import chain
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
@@ -45,7 +45,7 @@ OUTSIDE = "a curve goes back to its trend there, and powers go on as they are"
 class StructuralFit(Saveable):
     """What a fitted structural function consists of; pairs are of stage 1 and stage 2."""
 
-    was: ClassVar = {"improved": False, "bent": 1.0, "support": None}
+    was: ClassVar = {"improved": False, "bent": 1.0, "support": None, "asked": None}
 
     draft: StructuralDraft
     roles: Roles
@@ -63,6 +63,7 @@ class StructuralFit(Saveable):
     bent: float = 1.0  # how far a straight line went towards what bends
     support: Support | None = None  # the box of the regressors learned from
     improved: bool = True  # what controls tell of a row is not left out of its embedding
+    asked: Any = None  # the regressors' kernel, before columns were found to be straight
 
     @property
     def basis(self) -> Basis:
@@ -80,14 +81,16 @@ class StructuralFit(Saveable):
         """
         # a file of an earlier version has the rows it kept only
         support = self.support or Support.of(arrays.like(self.sample[0], self.coef))
-        return support.outside(points, self.draft.kernels[0] or Linear(), OUTSIDE)
+        kernel = self.asked or self.draft.kernels[0] or Linear()
+        return support.outside(points, kernel, OUTSIDE)
 
     def written(self, polynomial: Polynomial, features: FeatureMap) -> StructuralFit:
         """The same in coordinates with more columns; of least squares ξ is as good as infinite."""
         basis, old = Basis(polynomial, features), self.basis
-        place = [polynomial.terms.index(term) for term in old.polynomial.terms]
-        place += range(polynomial.width, polynomial.width + old.features.rank_)
-        into = arrays.like(np.eye(basis.width)[:, place], self.coef)
+        into, width = np.zeros((basis.width, old.width)), polynomial.width
+        into[:width, : old.trends] = np.transpose([*map(polynomial.saying, old.polynomial.terms)])
+        into[width:, old.trends :] = np.eye(features.rank_, old.features.rank_)
+        into = arrays.like(into, self.coef)
         coef, V = into @ self.coef, into @ self.covariance @ into.T
         draft = replace(self.draft, trend=polynomial.powers - 1, bases=(basis, self.draft.bases[1]))
         regs = self.regs[0], LIMIT if self.draft.bare else self.regs[1]
@@ -353,7 +356,7 @@ class Plan:
         told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, stage.m), p, (X, Z, y)
         known = [part.X for part in parts if part.teaches or part.complete]
         box = reduce(Support.merge, map(Support.of, known))
-        own = {"reg_lines": groups[-1].stage.own, "support": box}
+        own = {"reg_lines": groups[-1].stage.own, "support": box, "asked": self.sides[0].kernel}
         return StructuralFit(draft, self.roles, *told, **own)
 
     @stage("lengthscales")
@@ -371,11 +374,14 @@ class Plan:
 
 
 def joint(several: list[Polynomial]) -> Polynomial:
-    """The first of these, or of all their powers, that has the columns of all."""
+    """The first of these, or of all their powers and categories, that say what each does."""
     terms = {term for one in several for term in one.terms}
+    apart = max((one.categories for one in several), key=len)
+    lines = set.intersection(*({*one.straight} for one in several)) - {*dict(apart)}
+    powers = max(one.powers for one in several)
     widest = max(several, key=lambda one: len(one.bent))
-    every = widest.with_degree(max(one.powers for one in several) - 1)
-    return next(one for one in (*several, every) if terms <= {*one.terms})
+    every = replace(widest, powers=powers, straight=tuple(sorted(lines)), categories=apart)
+    return next(one for one in (*several, every) if all(one.saying(t).any() for t in terms))
 
 
 def _mean_outcome(parts: list[Part]) -> float:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import Saveable
+from ..core import Saveable, checks
 from ..core.extras import require
 
 SPLINES = ("poly", "bs", "cr", "cs", "cc")  # the second argument is a number of columns
@@ -339,6 +339,7 @@ def _known(function: ast.AST) -> bool:
 
 def _checked(data, names: Sequence[str], complete: Sequence[str] | None = None):
     """The columns named, of a DataFrame, without gaps (in those that must be complete)."""
+    checks.refuse_far(data, "data")
     data = data.to_pandas() if hasattr(data, "to_pandas") else data
     if not hasattr(data, "iloc") or not hasattr(data, "columns"):
         raise ValueError(

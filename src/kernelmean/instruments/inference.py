@@ -206,7 +206,7 @@ class StructuralInference:
     def to_frame(self, X, C=None, *, level=0.95, simultaneous=True):
         """h with its limits as a DataFrame: the outcome's name, `_lower`, `_upper`; X's index.
 
-        `extrapolated` are rows outside the training data, in the columns that may bend.
+        `extrapolated` are rows outside the training data, in columns not asked to be straight.
         """
         points, fit = self.regressors(X, C), self._fit
         outside, rows = fit.outside(points), self._rows(points)
@@ -348,25 +348,32 @@ class StructuralInference:
         """Slopes θ for which y − θx, given C, does not go with the instruments; one regressor.
 
         {θ : (uᵀPu/k)/(uᵀ(I − P)u/(n − k − p)) ≤ F quantile}, u = y − θx and P the projection on
-        Z, both less their regression on the p columns (1, C). The level holds with instruments of
-        any strength where the effect is a straight line (Anderson and Rubin 1949), which standard
-        errors do not claim. Of the rows the model keeps, at most 10,000.
+        Z, both less their regression on (1, C); p is the rank of (1, C), and k what Z adds to it.
+        The level holds with instruments of any strength where the effect is a straight line
+        (Anderson and Rubin 1949), which standard errors do not claim. Of the rows the model keeps,
+        at most 10,000.
         """
         check_is_fitted(self)
         fit, level = self._fit, checks.check_level(level)
         (X, Z, y), roles = fit.sample, fit.roles
-        if len(roles.x) > 1 or np.isnan(fit.specification_p):
+        if np.isnan(fit.specification_p):
             raise ValueError(
-                f"anderson_rubin needs one endogenous regressor, and rows with X and y; here are "
-                f"{len(roles.x)} regressors, {list(roles.x)}"
+                "anderson_rubin needs rows with X and y; in these samples none has both"
             )
-        given = np.column_stack([np.ones(len(y)), X[:, 1:] - X[:, 1:].mean(0)])
-        less = _rest(given, np.column_stack([X[:, 0], y, Z[:, : len(roles.z)]]))
-        pair, instruments = less[:, :2], less[:, 2:]
-        left, k = _rest(instruments, pair), instruments.shape[1]
-        spare = len(y) - k - given.shape[1]
+        if len(roles.x) > 1:
+            raise ValueError(
+                f"anderson_rubin needs one endogenous regressor; here are {len(roles.x)} "
+                f"regressors, {list(roles.x)}"
+            )
+        one, (C, Z) = np.ones(len(y)), (A - A.mean(0) for A in (X[:, 1:], Z[:, : len(roles.z)]))
+        pair = np.column_stack([X[:, 0], y])
+        less, p = _rest(np.column_stack([one, C]), pair)
+        left, every = _rest(np.column_stack([one, C, Z]), pair)
+        k, spare = every - p, len(y) - every
+        if not k or not spare:  # nothing is left to refuse a slope by
+            return AndersonRubin(roles.x[0], ((-np.inf, np.inf),), level)
         bound = fisher.ppf(level, k, spare) * k / spare
-        form = pair.T @ pair - (1.0 + bound) * left.T @ left
+        form = less.T @ less - (1.0 + bound) * left.T @ left
         return AndersonRubin(roles.x[0], _not_above_zero(form), level)
 
     def endogeneity_test(self) -> Endogeneity:
@@ -403,14 +410,17 @@ class StructuralInference:
         """∂/∂x_column of every coordinate at the points, (m, width); NaN along a category."""
         checks.check_library(points, self._fit.coef, "X")
         basis, j = self._fit.basis, checks.check_column(column, self._fit.roles.regressors)
-        if j in dict(basis.polynomial.categories):
+        if j in dict(basis.polynomial.categories) and j not in self._fit.draft.bent(0):
             return arrays.namespace(points).full_like(self._rows(points), np.nan)
         return basis.by_blocks(lambda block: basis.derivative(block, j), points)
 
 
-def _rest(columns: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """What a linear regression on the columns leaves of the targets."""
-    return targets - columns @ np.linalg.lstsq(columns, targets, rcond=None)[0]
+def _rest(columns: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, int]:
+    """What a linear regression on the columns leaves of the targets, and their rank."""
+    norms = np.linalg.norm(columns, axis=0)
+    scaled = columns / np.where(norms > 0, norms, 1.0)
+    coef, _, rank, _ = np.linalg.lstsq(scaled, targets, rcond=None)
+    return targets - scaled @ coef, int(rank)
 
 
 def _not_above_zero(form: np.ndarray) -> tuple[tuple[float, float], ...]:

@@ -170,7 +170,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If Z is missing, or anything is malformed or non-finite, or X, y or Z constant.
+            If Z is missing, anything is malformed or non-finite, or a column of X or Z constant
+            (which kernel objects allow).
         """
         parts, roles = self._check(X, y, Z, C)
         return self._adopt(self._plan(parts, roles).fit(parts))
@@ -275,7 +276,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         from sklearn.metrics import r2_score
 
         checks.refuse_far(X, "X")
-        return float(r2_score(y, self._fit(self.regressors(X, C)), sample_weight=sample_weight))
+        return float(r2_score(y, self.fit_(self.regressors(X, C)), sample_weight=sample_weight))
 
     def summary(self) -> Summary:
         """An account of the fit: a text, which shows as a table in a notebook."""
@@ -374,10 +375,10 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     def _kernel(self, side: str, points, roles: Roles, form: Forms) -> Kernel | None:
         """At the lengthscale that these points suggest; None where every column is straight."""
         name = f"kernel_{side}"
-        if not form.bent:
-            return None
         if all(isinstance(kernel, str) for kernel in form.used):
             _check_moves(points, getattr(roles, side), side.upper())
+        if not form.bent:
+            return None
         return fitted_kernel(
             form.kernel(name),
             points,

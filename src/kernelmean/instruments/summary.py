@@ -79,7 +79,8 @@ def _powers(draft: StructuralDraft, i: int, names: list[str]) -> list[Line]:
 def _kernel(draft: StructuralDraft, i: int, names: list[str]) -> list[Line]:
     """The kernel, its lengthscale along each column, and the number of coordinates."""
     kernel, basis, bounds = draft.kernels[i], draft.bases[i], draft.at_bound(i)
-    bent, rank = basis.polynomial.bent, basis.features.rank_
+    plain, rank, every = basis.polynomial, basis.features.rank_, draft.bent(i)
+    bent = sorted({*plain.bent, *every} - {*plain.straight}) or every
     own = kernel.on(bent, len(names)) if len(bent) < len(names) else kernel
     lines = kernel_lines(own, [names[j] for j in bent])
     lines.append(Line("coordinates", rank, f"{rank:,}"))
@@ -89,10 +90,10 @@ def _kernel(draft: StructuralDraft, i: int, names: list[str]) -> list[Line]:
 
 def _plain(fit: StructuralFit, i: int, names: list[str]) -> list[Line]:
     """Columns without a kernel."""
-    polynomial = fit.draft.bases[i].polynomial
+    polynomial, bent = fit.draft.bases[i].polynomial, fit.draft.bent(i)
     lines = [Line(names[j], "linear", "a straight line") for j in polynomial.straight]
-    levels = [(names[j], f"{len(levels)} categories") for j, levels in polynomial.categories]
-    return lines + [Line(name, "category", text) for name, text in levels]
+    levels = [(j, f"{len(levels)} categories") for j, levels in polynomial.categories]
+    return lines + [Line(names[j], "category", text) for j, text in levels if j not in bent]
 
 
 def _numbers(model: Any, fit: StructuralFit) -> Block:
@@ -135,6 +136,8 @@ def _effects(model: Any) -> Block:
             found = model.average_derivative(column=j)
         except ValueError:  # a kernel without a derivative
             break
+        if np.isnan(found.value):  # nor has a category
+            continue
         text = str(found).removeprefix(f"{found.name}: ")
         lines.append(Line(name, found.value, f"{text}, p = {found.p_value:.3g}"))
     return Block("Average derivatives", lines)

@@ -107,6 +107,7 @@ class Settings(Shared):
             return Used.by_formula(table, formula, gaps, self.drop_missing)
         columns = self.columns()
         frame = table.numbers_with_gaps(by_option(columns, "yxzc"))
+        tables.refuse_empty(frame)
         whole = frame[columns.instruments] if gaps else frame
         frame = frame.loc[tables.complete(whole, data, self.drop_missing).index]
         return Used(frame, frame, columns)
@@ -138,7 +139,8 @@ class Settings(Shared):
         if used.design is None:
             return self.numbers(at, by_option(used.columns, "xc"), first=True)[1]
         table = self.table(at)
-        rows = table.frame[table.asked_for({"--formula": used.needed})]
+        option = "--x and --c" if self.formula is None else "--formula"
+        rows = table.frame[table.asked_for({option: used.needed})]
         return tables.complete(rows, at, self.drop_missing)
 
 
@@ -182,6 +184,7 @@ class Used:
         """Columns that a formula makes."""
         names = names_of(formula)
         used = table.frame[table.asked_for({"--formula": names["all"]})]
+        tables.refuse_empty(used)
         whole = used[names["instruments"]] if gaps else used
         used = used.loc[tables.complete(whole, table.path, drop_missing).index]
         design, y, X, Z, C = read_formula(formula, used, gaps=gaps)
@@ -271,6 +274,8 @@ class Analysis:
         """Rows of a file, with the predictions beside them."""
         X = self.data.regressors(rows)
         known = X.dropna()
+        if isinstance(self.settings.kernel, dict):
+            self.model.basis_x_.polynomial.check(known.to_numpy(), self.columns.regressors)
         outside = pd.Series(self.model.fit_.outside(known.to_numpy()), known.index)
         found = self.predict(X).assign(extrapolated=outside.reindex(X.index, fill_value=False))
         return rows.join(found.rename(columns=lambda name: tables.free_name(name, rows)))
@@ -317,7 +322,8 @@ class Analysis:
         """The average derivative in each endogenous column, where the kernel has one."""
         slope = partial(self.model.average_derivative, level=self.level)
         try:
-            return {x: slope(column=x) for x in self.columns.x}
+            found = {x: slope(column=x) for x in self.columns.x}
+            return {x: e for x, e in found.items() if np.isfinite(e.value)}  # categories have none
         except ValueError:  # Laplace's has none
             return {}
 
@@ -503,8 +509,9 @@ def curve_figure(a: Analysis, column: str) -> Figure:
     """The structural curve along one column, against plain kernel ridge and the data."""
     seen = "" if a.plain is None else SAY("seen")
     known = {"x": column, "y": a.columns.y, "level": level_words(a.level)}
-    draft = a.model.fit_.draft
-    straight = " " + SAY("straight") if draft.bare and draft.trend == 1 else ""
+    draft, chosen = a.model.fit_.draft, a.model.fit_.band is not None
+    line = chosen and draft.bare and draft.straight(len(a.columns.x))
+    straight = " " + SAY("straight") if line else ""
     caption = SAY("curve", seen=seen, held=straight + _held(a, column), **known)
     return Figure(f"curve-{column}", caption, a.display(column).plot)
 
