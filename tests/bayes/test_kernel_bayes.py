@@ -635,7 +635,7 @@ class TestSelection:
 
     @pytest.mark.parametrize("rule", ["importance", "density"])
     def test_a_sampled_prior_has_a_ratio_that_chooses_for_itself(self, rule):
-        """Latents and prior normal, seen with noise: exact posteriors; kernels alone are farther."""
+        """Latents and prior normal, seen with noise: kernels alone are farther from the exact."""
         rng = np.random.default_rng(3)
         Z, prior = rng.normal(size=(300, 2)), 0.5 * rng.normal(size=(200, 2)) + [0.8, 0.0]
         X, new = Z + 0.5 * rng.normal(size=Z.shape), rng.normal(0.5, 0.6, size=(50, 2))
