@@ -552,6 +552,22 @@ def test_logarithms_of_a_model_of_logarithms():
     assert_allclose(median, np.exp(plain.predict_quantile(z, 0.5)), rtol=1e-6)
 
 
+def test_laws_of_two_logarithms_do_not_depend_on_those_beside():
+    """Means were of draws that went on from law to law; what widens is of each column alone."""
+    shock = np.random.default_rng(0).standard_normal((100, 2)) @ [[1.0, 0.9], [0.0, 0.4]]
+    X = np.exp(0.1 * np.cumsum(shock, axis=0))
+    options = km.Backbone(order=0, trend="n", difference=1, transform="log")
+    ahead = km.KernelStateSpace(backbone=options, em=QUICK).fit(X).forecast(X, 4)
+    last = ahead[3]
+    assert_allclose(ahead.mean()[3], last.mean(), rtol=1e-3)
+    assert_allclose(ahead.std()[3], last.std(), rtol=1e-2)
+    assert ahead.probability(lambda Y: Y[:, 0] > Y[:, 1])[3] == last.probability(
+        lambda Y: Y[:, 0] > Y[:, 1]
+    )
+    drawn = np.corrcoef(last.sample(4000, 0).T)[0, 1]
+    assert last.cov()[0, 1] / np.prod(last.std()) == pytest.approx(drawn, abs=0.05)
+
+
 @pytest.mark.parametrize("far", [50.0, 1e4])
 def test_no_row_is_impossible_where_a_sequence_begins(fitted, walk, far):
     """Nor is one whose density is less than the least number: its logarithm was −∞."""
