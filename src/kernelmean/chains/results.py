@@ -40,16 +40,16 @@ def _some(values: Any, chosen: np.ndarray) -> Any:
 
 
 class ObservationLaw(Law):
-    """Laws of observations: quantiles share the bandwidth of the emission densities."""
+    """Laws of observations: quantiles share the bandwidth of the emission densities, if any."""
 
     def quantile(self, q) -> Array:
         """Quantiles of every column: (m, d) for a number, (m, len(q), d) for a list."""
-        return self.embedding.quantile(q, self.bandwidth)
+        return self.embedding.quantile(q, self._smoothing)
 
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
         """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
         if kind != "central":
-            return self.embedding.interval(level, self.bandwidth, kind)
+            return self.embedding.interval(level, self._smoothing, kind)
         level = checks.check_level(level)
         return Interval.between(self.quantile([(1 - level) / 2, (1 + level) / 2]))
 
