@@ -522,6 +522,11 @@ def test_a_sensor_finer_than_the_dynamics_has_finer_nodes():
     assert_allclose(beyond.mean()[1], [edge[0], 0.0], atol=0.15)
 
 
+def test_two_rows_are_too_few():
+    with pytest.raises(ValueError, match="Z has 1 transition .* needs two"):
+        km.KernelBayesFilter(inference="densities").fit([[1.0], [2.0]], [1.0, 2.0])
+
+
 def test_a_constant_state_is_named():
     X, Z, *_ = data()
     Z = np.column_stack([Z[:, 0], np.ones(len(Z))])
