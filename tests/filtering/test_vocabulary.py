@@ -119,6 +119,9 @@ def test_other_regularisers_of_the_same_fit():
     assert model.reg_ != 0.5
     fitted = km.KernelBayesFilter(reg=0.5, reg_smoother=0.7).fit(TRAIN.X, TRAIN.Z)
     assert_allclose(other.smooth(X).mean(), fitted.smooth(X).mean(), atol=1e-10)
+    for asked in ((-1.0,), (0.1, "small")):
+        with pytest.raises(ValueError, match="a non-negative number is needed|finite number"):
+            model.with_reg(*asked)
 
 
 class TestLibraries:
