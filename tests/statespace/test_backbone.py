@@ -417,6 +417,12 @@ def test_inputs_are_used_and_asked_for(walk):
         m.predict(X)
     with pytest.raises(ValueError, match="inputs has 3 rows; 150 are needed"):
         m.predict(X, inputs=u[:3])
+    belief = m.start(inputs=u[:1]).update(X[0])
+    odd = {"is None": None, "2 columns": [1.0, 2.0], "NaN": [np.nan], "text": ["a"]}
+    for why, given in odd.items():
+        with pytest.raises(ValueError, match=f"inputs .*{why}"):
+            belief.predict(given)
+    assert_allclose(belief.predict(u[1]).mean(), m.predict(X[:2], inputs=u[:2])[1])
 
 
 @pytest.mark.slow

@@ -234,8 +234,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         if not isinstance(m, Machine):
             raise ValueError("with_reg needs inference='kbr'; densities have nothing to choose")
         back = m.smoother.reg if reg_smoother is None else reg_smoother
-        regs = {"reg": reg, "reg_smoother": back}
-        other._adopt(m.with_regs(*(checks.check_positive(v, k, zero=True) for k, v in regs.items())))
+        asked = {"reg": reg, "reg_smoother": back}
+        regs = (checks.check_positive(value, name, zero=True) for name, value in asked.items())
+        other._adopt(m.with_regs(*regs))
         return other
 
     def _adopt(self, machine: Recursion, rule: Machine | None = None) -> None:
@@ -304,8 +305,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         lengths : sequence of int, optional
             Rows of each trajectory; they are filtered side by side.
         prior : MeanEmbedding, array of samples (l, d_z), or None
-            Belief before the first observation; None is the law of the training states, by particles
-            that of their nodes.
+            Belief before the first observation; None is the law of the training states, or, by
+            particles, that of their nodes.
         supervision : tuple (X_s, Z_s, strength) or callable, optional
             Posterior regularisation (kRegBayes; importance rule): at step t the posterior at the
             observation X_s[t] should be near the state Z_s[t], with weight strength[t] (or one

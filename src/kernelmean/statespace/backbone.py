@@ -283,6 +283,11 @@ class FittedBackbone(Saveable):
         season = form.season or None
         return Backbone(form.order, form.trend, form.difference, season, self.transform.name)
 
+    @property
+    def n_inputs(self) -> int:
+        """Inputs that D is linear in."""
+        return len(self.terms) - self.form.terms(np.zeros(1)).shape[1]
+
     def known(self, times: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
         """D_t, (n, d)."""
         X = self.form.terms(times)
