@@ -394,6 +394,15 @@ def test_a_random_walk_is_followed_out_of_the_range(walk):
     assert 0.8 < ((lower <= far) & (far <= upper))[1:].mean() < 0.97
 
 
+def test_kernels_that_cannot_smooth_have_no_backbone(walk):
+    few = walk[:60]
+    model = km.KernelStateSpace(kernel=km.Linear(), em=QUICK).fit(few)
+    assert model.backbone_ is None
+    assert np.isfinite(model.forecast(few, 2).interval()).all()
+    with pytest.raises(ValueError, match="kernel is Linear.*, and a backbone or inputs are given"):
+        km.KernelStateSpace(kernel=km.Linear(), backbone=km.Backbone()).fit(few)
+
+
 @pytest.mark.slow
 def test_inputs_are_used_and_asked_for(walk):
     rng = np.random.default_rng(1)
