@@ -25,6 +25,7 @@ from .results import Belief, FilterResult, Forecast
 from .tune import tune
 
 REGS = ("reg", "reg_prior", "reg_transition", "reg_smoother")
+OF_RULE = ("features_x_", "features_z_", *(f"{name}_" for name in REGS))
 
 
 @doors(
@@ -245,6 +246,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         self.points_x_, self.points_ = machine.points_x, machine.points
         self.kernel_x_, self.kernel_z_ = machine.kernel_x, machine.kernel_z
         if not isinstance(m := self._ruled, Machine):
+            for name in OF_RULE:  # of a fit before this one
+                vars(self).pop(name, None)
             return
         self.features_x_, self.features_z_ = m.features_x, m.features_z
         self.reg_, self.reg_prior_ = m.rule.reg, m.reg_prior
