@@ -11,6 +11,7 @@ from ..core import Array, Interval, Labels, arrays, checks
 from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
+from ..kernels import Delta, OnColumns
 from .markov import moved
 from .model import FittedChain, draws
 from .rows import as_inputs, gaps_in, observed_like
@@ -40,7 +41,17 @@ def _some(values: Any, chosen: np.ndarray) -> Any:
 
 
 class ObservationLaw(Law):
-    """Laws of observations: quantiles share the bandwidth of the emission densities, if any."""
+    """Laws of observations: quantiles share the bandwidth of the emission densities."""
+
+    @property
+    def _smoothing(self):
+        """Likewise; else the default of each column, and none where it holds values of a table."""
+        if self.bandwidth is not None:
+            return self.bandwidth
+        kernel, d = self.embedding.kernel, self.embedding.points.shape[1]
+        apart = isinstance(kernel, OnColumns)
+        each = [kernel.on([j], d) if apart else kernel for j in range(d)]
+        return tuple(0.0 if isinstance(own, Delta) else None for own in each)
 
     def quantile(self, q) -> Array:
         """Quantiles of every column: (m, d) for a number, (m, len(q), d) for a list."""

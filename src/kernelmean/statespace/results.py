@@ -164,7 +164,7 @@ class StateForecast(RegimeForecast):
     def _quantile(self, q) -> Array:
         chain = self.chain
         if chain.spread is None or not (widths := self._widths()).any():
-            return self.embedding.quantile(q, self._smoothing)
+            return super().quantile(q)
         columns = []
         for j, width in enumerate(widths.T):
             laws = gathered(chain.emissions, j, float(width.min()), self._many)
