@@ -247,7 +247,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         self.kernel_x_, self.kernel_z_ = machine.kernel_x, machine.kernel_z
         if not isinstance(m := self._ruled, Machine):
             for name in OF_RULE:  # of a fit before this one
-                vars(self).pop(name, None)
+                self.__dict__.pop(name, None)
             return
         self.features_x_, self.features_z_ = m.features_x, m.features_z
         self.reg_, self.reg_prior_ = m.rule.reg, m.reg_prior
