@@ -59,6 +59,13 @@ def test_the_old_name_of_the_embedding():
         assert result.embeddings is result.embedding
 
 
+def test_a_law_is_no_prior_but_its_embedding_is():
+    track = tracker().filter(X)
+    with pytest.raises(ValueError, match="prior is a Belief; its `embedding` is needed"):
+        tracker().filter(X, prior=track[3])
+    assert len(tracker().filter(X, prior=track[3].embedding)) == len(X)
+
+
 def test_names_and_dates_come_out():
     days = pd.date_range("2026-01-01", periods=200)
     states = pd.DataFrame(TRAIN.Z, columns=["east", "north"])
