@@ -403,6 +403,20 @@ def test_kernels_that_cannot_smooth_have_no_backbone(walk):
         km.KernelStateSpace(kernel=km.Linear(), backbone=km.Backbone()).fit(few)
 
 
+def test_where_inputs_count_from_does_not_decide(walk):
+    """Differences without a constant saw a mean of the inputs as a drift: prices are far from 0."""
+    u = np.random.default_rng(1).standard_normal((80, 1))
+    X, options = walk[:80] + u, km.Backbone(order=0, difference=1, trend="n")
+    near, far, more = (
+        km.KernelStateSpace(em=QUICK, backbone=options)
+        .fit(X, inputs=inputs)
+        .predict(X, None, inputs)
+        for inputs in (u, u + 1000.0, np.c_[u, np.ones(80)])
+    )
+    assert_allclose(far, near, atol=1e-6)
+    assert_allclose(more, near, atol=1e-6)
+
+
 @pytest.mark.slow
 def test_inputs_are_used_and_asked_for(walk):
     rng = np.random.default_rng(1)
