@@ -273,7 +273,8 @@ class KernelStateSpace(SpaceAnswers):
         X, lengths
             As for `fit`.
         X_val : array or DataFrame of shape (m, d)
-            Rows that follow each other, not used in fitting.
+            Rows that follow each other, not used in fitting; they begin where a season does, if
+            there is one.
         lengths_val : sequence of int, optional
             Rows of each validation sequence.
         scales : sequence of float, optional

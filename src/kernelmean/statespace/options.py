@@ -103,7 +103,8 @@ class Backbone(Options):
     difference : {"auto", 0, 1}
         Whether the level wanders.
     season : int, optional
-        Rows of a season: a constant for each row of it, or seasonal differences.
+        Rows of a season: a constant for each row of it, or seasonal differences. Every sequence,
+        new ones too, begins in the same row of it as those that were learned from.
     transform : {"auto", "log", "sqrt"} or None
         Of positive series, or counts. Forecasts are in the units of the series.
 
