@@ -98,7 +98,8 @@ class Backbone(Options):
     order : int or "auto"
         Lags; "auto" is AIC's choice.
     trend : {"auto", "n", "c", "ct", "drift"}
-        Of u: nothing, a constant, a constant and time. A constant in a difference is a drift;
+        Of u: nothing, a constant, a constant and time, which counts from where a sequence begins.
+        A constant in a difference is a drift;
         "drift" shrinks it to what is beyond doubt, as "auto" does.
     difference : {"auto", 0, 1}
         Whether the level wanders.
