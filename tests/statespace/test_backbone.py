@@ -593,6 +593,11 @@ def test_laws_of_two_logarithms_do_not_depend_on_those_beside():
     assert ahead.probability(lambda Y: Y[:, 0] > Y[:, 1])[3] == last.probability(
         lambda Y: Y[:, 0] > Y[:, 1]
     )
+    for level in (0.001, 0.999):
+        lower, upper = last.interval(level, "shortest")
+        assert (lower < upper).all()
+    with pytest.raises(ValueError, match="level is 95"):
+        last.interval(95, "shortest")
     drawn = np.corrcoef(last.sample(4000, 0).T)[0, 1]
     assert last.cov()[0, 1] / np.prod(last.std()) == pytest.approx(drawn, abs=0.05)
 

@@ -75,10 +75,11 @@ class ShiftedLaw(ObservationLaw):
 
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
         """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
-        if checks.check_choice(kind, "kind", ["central", "shortest"]) == "central":
+        central = checks.check_choice(kind, "kind", ["central", "shortest"]) == "central"
+        count = max(1, round(checks.check_level(level) * len(LEVELS)))
+        if central or count == len(LEVELS):  # which leaves no choice
             return super().interval(level)
         points = np.sort(arrays.to_numpy(self.quantile(LEVELS)), axis=-2)
-        count = round(level * points.shape[-2])
         widths = points[..., count:, :] - points[..., :-count, :]
         at = widths.argmin(axis=-2)[..., None, :]
         ends = [np.take_along_axis(points, at + k, axis=-2)[..., 0, :] for k in (0, count)]
