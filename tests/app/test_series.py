@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from kernelmean.app.commands import hmm, ssm
 from kernelmean.app.dates import form_of, read_dates, written
 from kernelmean.app.errors import UserError
-from kernelmean.app.series import Rows, forecast_grid, read_times, times_ahead
+from kernelmean.app.series import Rows, code, forecast_grid, read_times, times_ahead
 from kernelmean.app.tables import Table
 
 DAYS = ["2020-01-30", "2020-01-31", "2020-02-01", "2020-02-02"]
@@ -210,3 +211,18 @@ def test_what_comes_after_each_sequence_has_its_times():
     assert list(grid.rows[0][:3]) == ["a", "2020-02-01", "1"]
     # a column of times that is called as another one is
     assert "step_" in Rows(frame, [4], [], days, (None, "step")).by_step({}, 2)
+
+
+@pytest.mark.parametrize("command", [ssm, hmm])
+@pytest.mark.parametrize("inputs", [None, ["rain"]])
+def test_the_code_on_the_page_keeps_sequences_apart(command, inputs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"level": 1.0, "rain": 0.0, "site": list("bbbaa")}).to_csv("d.csv", index=False)
+    settings = command.Settings(["level"], inputs=inputs, sequence="site")
+    text = code(command.SAY, settings, "d.csv", imports="", level=0.9)
+    reads = [line for line in text.splitlines() if " = " in line and "model" not in line]
+    names: dict = {"pd": pd}
+    exec("\n".join(reads), names)
+    assert names["lengths"].tolist() == [3, 2]
+    assert "(rows, lengths" in text
+    assert len(names.get("ahead", names["rows"])) == 5  # of both sequences

@@ -245,6 +245,8 @@ class TestTrial:
         assert parts([10, 4, 23]) == ([8, 4, 19], [2, 4])
         expected = [0] * 8 + [1] * 2 + [0] * 4 + [0] * 19 + [1] * 4
         np.testing.assert_array_equal(ends([10, 4, 23]), expected)
+        # of a season, where one ends: a line counts its rows from where a sequence begins
+        assert parts([100, 10], season=12) == ([72, 8], [28, 2])
 
     @pytest.mark.slow
     def test_forecasts_are_of_a_model_that_has_not_seen_the_rows(self, plain):

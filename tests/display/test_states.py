@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
+from kernelmean.display.base import as_times
 
 plt = pytest.importorskip("matplotlib.pyplot")
 Forecast = km.display.ForecastDisplay
@@ -86,6 +87,19 @@ class TestForecast:
         assert Forecast.from_estimator(model, data.X, steps=1, times=times).ahead_times == 157.0
         alone = Forecast.from_estimator(model, data.X[:1], steps=2)
         assert_array_equal(alone.ahead_times, [1, 2])
+
+    def test_dates_of_every_kind(self):
+        pd = pytest.importorskip("pandas")
+        hours = pd.date_range("2024-03-31", periods=2, freq="h", tz="Europe/Berlin")
+        utc = ["2024-03-30T23", "2024-03-31T00"]
+        assert_array_equal(as_times(hours, 2), np.array(utc, dtype="M8"))
+        assert_array_equal(as_times(pd.Series(hours), 2), np.array(utc, dtype="M8"))
+        periods = pd.period_range("2024-01-01 05:00", periods=2, freq="h")
+        assert_array_equal(as_times(periods, 2), np.array(["2024-01-01T05", "2024-01-01T06"], "M8"))
+        old = np.array(["1500-01-01", "1501-01-01"], dtype="M8[s]")
+        assert_array_equal(as_times(old, 2), old)
+        with pytest.raises(ValueError, match="times begins with .*'a'.*; numbers or dates"):
+            as_times(["a", "b"], 2)
 
     def test_plot(self, data, model):
         display = Forecast.from_estimator(model, data.X, steps=5, lengths=[200, 100])

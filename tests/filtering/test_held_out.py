@@ -71,6 +71,14 @@ def test_a_ridge_regression_on_the_last_five_observations():
     assert set(wide[0].simple()) == {"mean"}
 
 
+def test_where_states_count_from_does_not_decide():
+    """States far from zero, as northings or Unix times are, counted as constant: errors were 0."""
+    Z, X = quadratic(60, 3)
+    near, far = (km.KernelBayesFilter(inference="kbr").fit(X, Z + z) for z in (0.0, 1e9))
+    assert far.reg_smoother_ == near.reg_smoother_
+    assert list(far.held_out_.values()) == pytest.approx(list(near.held_out_.values()), rel=1e-3)
+
+
 def test_nothing_seen_is_told():
     Z, X = blind(300, 8)
     with pytest.warns(km.NumericalWarning, match="cannot follow these states"):

@@ -522,6 +522,19 @@ def test_a_sensor_finer_than_the_dynamics_has_finer_nodes():
     assert_allclose(beyond.mean()[1], [edge[0], 0.0], atol=0.15)
 
 
+def test_a_fit_by_densities_has_nothing_of_the_rule_before_it():
+    X, Z = np.random.default_rng(0).normal(size=(2, 12))
+    model = km.KernelBayesFilter(reg=0.1).fit(X[:, None], Z)
+    model.set_params(reg=None, inference="densities").fit(X[:, None], Z)
+    assert not hasattr(model, "reg_")
+    assert not hasattr(model, "features_x_")
+
+
+def test_two_rows_are_too_few():
+    with pytest.raises(ValueError, match="Z has 1 transition .* needs two"):
+        km.KernelBayesFilter(inference="densities").fit([[1.0], [2.0]], [1.0, 2.0])
+
+
 def test_a_constant_state_is_named():
     X, Z, *_ = data()
     Z = np.column_stack([Z[:, 0], np.ones(len(Z))])

@@ -28,6 +28,13 @@ class TestResults:
         assert_allclose(result.embedding.mean(), result.mean(), atol=1e-8)
         assert result.embedding is result.embedding
 
+    def test_weights_are_formed_for_some_steps_at_a_time(self, monkeypatch):
+        whole, result = tracker().filter(TEST.X), tracker().filter(TEST.X)
+        monkeypatch.setattr("kernelmean.filtering.results.block_rows", lambda width: 7)
+        for ask in ("std", "cov", "interval"):
+            assert_allclose(getattr(result, ask)(), getattr(whole, ask)(), atol=1e-12)
+        assert "embedding" not in vars(result)  # of all steps and all training states
+
     def test_the_repr_counts(self):
         X = TEST.X.copy()
         X[3], X[5:7] = 1e6, np.nan

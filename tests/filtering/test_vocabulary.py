@@ -8,6 +8,7 @@ from filter_cases import TEST, TRAIN, tracker
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
+from kernelmean.core import Labels
 from kernelmean.embedding.law import Law
 
 X = TEST.X[:6]
@@ -58,6 +59,13 @@ def test_the_old_name_of_the_embedding():
         assert result.embeddings is result.embedding
 
 
+def test_a_law_is_no_prior_but_its_embedding_is():
+    track = tracker().filter(X)
+    with pytest.raises(ValueError, match="prior is a Belief; its `embedding` is needed"):
+        tracker().filter(X, prior=track[3])
+    assert len(tracker().filter(X, prior=track[3].embedding)) == len(X)
+
+
 def test_names_and_dates_come_out():
     days = pd.date_range("2026-01-01", periods=200)
     states = pd.DataFrame(TRAIN.Z, columns=["east", "north"])
@@ -72,6 +80,24 @@ def test_names_and_dates_come_out():
     assert_array_equal(ahead.observations.to_frame().index, days[10:13])
     two = model.forecast(seen[:10], 3, [4, 6]).to_frame()
     assert_array_equal(two.index, range(6))
+
+
+NIGHTS = pd.date_range("2024-03-01 02:30", periods=30, freq="D", tz="Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("index", "later"),
+    [
+        (pd.RangeIndex(0, 60, 2, name="row"), pd.Index([60, 62], name="row")),
+        (pd.Index([*range(1990, 2019), 2040]), pd.Index([2041, 2042])),
+        (pd.Index(["a", *range(29)]), pd.Index([29, 30])),
+        (NIGHTS, None),  # 31 March has no half past two
+    ],
+)
+def test_what_follows_numbers_and_odd_dates(index, later):
+    found = Labels(None, index).ahead(2).index
+    assert found is None if later is None else found.equals(later)
+    assert getattr(found, "name", None) == getattr(later, "name", None)
 
 
 def test_intervals_are_shaped_like_the_states():
@@ -100,6 +126,9 @@ def test_other_regularisers_of_the_same_fit():
     assert model.reg_ != 0.5
     fitted = km.KernelBayesFilter(reg=0.5, reg_smoother=0.7).fit(TRAIN.X, TRAIN.Z)
     assert_allclose(other.smooth(X).mean(), fitted.smooth(X).mean(), atol=1e-10)
+    for asked in ((-1.0,), (0.1, "small")):
+        with pytest.raises(ValueError, match="a non-negative number is needed|finite number"):
+            model.with_reg(*asked)
 
 
 class TestLibraries:

@@ -203,6 +203,21 @@ class TestLikelihood:
         found = km.estimate_order(X, method="likelihood", kernel=kernel, max_components=1)
         assert found == 1
 
+    def test_missing_rows_judge_nothing(self):
+        X = states_of(2, 100, 59)
+        X[80:90] = np.nan
+        found = km.estimate_order(X, method="likelihood", max_components=1)
+        model = km.KernelHMM(1).fit(X[:70])
+        assert found.scores[1] == pytest.approx(model.score(X[70:]) / 20, abs=1e-9)
+        X[70:] = np.nan
+        with pytest.raises(ValueError, match="X has no row without NaN after the first 70%"):
+            km.estimate_order(X, method="likelihood", max_components=1)
+
+    def test_few_rows_tell_few_states_apart(self):
+        found = km.estimate_order(states_of(2, 6, 0), method="likelihood", random_state=0)
+        assert found in found.scores
+        assert max(found.scores) <= 4
+
     @pytest.mark.parametrize("lengths", [[1] * 60, [2] * 30, [3] * 20])
     def test_sequences_too_short_to_be_cut(self, lengths):
         with pytest.raises(ValueError, match="three|X "):

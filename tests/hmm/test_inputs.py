@@ -303,6 +303,8 @@ class TestRefused:
     def test_a_belief_that_is_not_told(self):
         with pytest.raises(ValueError, match="inputs is None"):
             model().start().predict()
+        with pytest.raises(ValueError, match="inputs is None"):
+            model().transitions(None)
         with pytest.raises(ValueError, match="inputs has 2 columns"):
             model().start().predict([1.0, 2.0])
 

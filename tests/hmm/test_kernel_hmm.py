@@ -594,8 +594,7 @@ class TestKernels:
         assert np.isfinite(m.decode(X)[0])
         assert np.isfinite(m.forecast(X, 2).mean()).all()
         assert np.isfinite(m.sample(9)[0]).all()
-        if kernel != "mixed":  # values of a table have no quantiles
-            assert np.isfinite(m.forecast(X, 2).quantile(0.5)).all()
+        assert np.isfinite(m.forecast(X, 2).quantile(0.5)).all()
         if kernel in ("sum", "function", "linear"):  # densities are of variates
             with pytest.raises(ValueError, match="no density"):
                 m.forecast(X, 2).density(X[:5])

@@ -394,6 +394,29 @@ def test_a_random_walk_is_followed_out_of_the_range(walk):
     assert 0.8 < ((lower <= far) & (far <= upper))[1:].mean() < 0.97
 
 
+def test_kernels_that_cannot_smooth_have_no_backbone(walk):
+    few = walk[:60]
+    model = km.KernelStateSpace(kernel=km.Linear(), em=QUICK).fit(few)
+    assert model.backbone_ is None
+    assert np.isfinite(model.forecast(few, 2).interval()).all()
+    with pytest.raises(ValueError, match="kernel is Linear.*, and a backbone or inputs are given"):
+        km.KernelStateSpace(kernel=km.Linear(), backbone=km.Backbone()).fit(few)
+
+
+def test_where_inputs_count_from_does_not_decide(walk):
+    """Differences without a constant saw a mean of the inputs as a drift: prices are far from 0."""
+    u = np.random.default_rng(1).standard_normal((80, 1))
+    X, options = walk[:80] + u, km.Backbone(order=0, difference=1, trend="n")
+    near, far, more = (
+        km.KernelStateSpace(em=QUICK, backbone=options)
+        .fit(X, inputs=inputs)
+        .predict(X, None, inputs)
+        for inputs in (u, u + 1000.0, np.c_[u, np.ones(80)])
+    )
+    assert_allclose(far, near, atol=1e-6)
+    assert_allclose(more, near, atol=1e-6)
+
+
 @pytest.mark.slow
 def test_inputs_are_used_and_asked_for(walk):
     rng = np.random.default_rng(1)
@@ -417,6 +440,12 @@ def test_inputs_are_used_and_asked_for(walk):
         m.predict(X)
     with pytest.raises(ValueError, match="inputs has 3 rows; 150 are needed"):
         m.predict(X, inputs=u[:3])
+    belief = m.start(inputs=u[:1]).update(X[0])
+    odd = {"is None": None, "2 columns": [1.0, 2.0], "NaN": [np.nan], "text": ["a"]}
+    for why, given in odd.items():
+        with pytest.raises(ValueError, match=f"inputs .*{why}"):
+            belief.predict(given)
+    assert_allclose(belief.predict(u[1]).mean(), m.predict(X[:2], inputs=u[:2])[1])
 
 
 @pytest.mark.slow
@@ -550,6 +579,27 @@ def test_logarithms_of_a_model_of_logarithms():
     assert_allclose(m.log_predictive(np.exp(z)), plain.log_predictive(z) - z[:, 0], atol=1e-6)
     median = m.predict_quantile(np.exp(z), 0.5)
     assert_allclose(median, np.exp(plain.predict_quantile(z, 0.5)), rtol=1e-6)
+
+
+def test_laws_of_two_logarithms_do_not_depend_on_those_beside():
+    """Means were of draws that went on from law to law; what widens is of each column alone."""
+    shock = np.random.default_rng(0).standard_normal((100, 2)) @ [[1.0, 0.9], [0.0, 0.4]]
+    X = np.exp(0.1 * np.cumsum(shock, axis=0))
+    options = km.Backbone(order=0, trend="n", difference=1, transform="log")
+    ahead = km.KernelStateSpace(backbone=options, em=QUICK).fit(X).forecast(X, 4)
+    last = ahead[3]
+    assert_allclose(ahead.mean()[3], last.mean(), rtol=1e-3)
+    assert_allclose(ahead.std()[3], last.std(), rtol=1e-2)
+    assert ahead.probability(lambda Y: Y[:, 0] > Y[:, 1])[3] == last.probability(
+        lambda Y: Y[:, 0] > Y[:, 1]
+    )
+    for level in (0.001, 0.999):
+        lower, upper = last.interval(level, "shortest")
+        assert (lower < upper).all()
+    with pytest.raises(ValueError, match="level is 95"):
+        last.interval(95, "shortest")
+    drawn = np.corrcoef(last.sample(4000, 0).T)[0, 1]
+    assert last.cov()[0, 1] / np.prod(last.std()) == pytest.approx(drawn, abs=0.05)
 
 
 @pytest.mark.parametrize("far", [50.0, 1e4])

@@ -176,10 +176,11 @@ def distinct(table: Any, first: Any) -> Any:
     return table.loc[table.index.isin(table.loc[order].drop_duplicates().index)]
 
 
-def reading(source: str, columns: Sequence[str]) -> str:
-    """Code that reads columns of a file."""
+def reading(source: str, columns: Sequence[str] | str) -> str:
+    """Code that reads columns of a file, or one of them."""
     reader = "read_parquet" if source.endswith((".parquet", ".pq")) else "read_csv"
-    return f"pd.{reader}({source!r})[{list(columns)!r}]"
+    asked = columns if isinstance(columns, str) else list(columns)
+    return f"pd.{reader}({source!r})[{asked!r}]"
 
 
 def some_rows(columns: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from ..core import Array, Interval, Labels, arrays, checks
 from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
+from ..kernels import Delta, OnColumns
 from .markov import moved
 from .model import FittedChain, draws
 from .rows import as_inputs, gaps_in, observed_like
@@ -42,14 +43,24 @@ def _some(values: Any, chosen: np.ndarray) -> Any:
 class ObservationLaw(Law):
     """Laws of observations: quantiles share the bandwidth of the emission densities."""
 
+    @property
+    def _smoothing(self):
+        """Likewise; else the default of each column, and none where it holds values of a table."""
+        if self.bandwidth is not None:
+            return self.bandwidth
+        kernel, d = self.embedding.kernel, self.embedding.points.shape[1]
+        apart = isinstance(kernel, OnColumns)
+        each = [kernel.on([j], d) if apart else kernel for j in range(d)]
+        return tuple(0.0 if isinstance(own, Delta) else None for own in each)
+
     def quantile(self, q) -> Array:
         """Quantiles of every column: (m, d) for a number, (m, len(q), d) for a list."""
-        return self.embedding.quantile(q, self.bandwidth)
+        return self.embedding.quantile(q, self._smoothing)
 
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
         """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
         if kind != "central":
-            return self.embedding.interval(level, self.bandwidth, kind)
+            return self.embedding.interval(level, self._smoothing, kind)
         level = checks.check_level(level)
         return Interval.between(self.quantile([(1 - level) / 2, (1 + level) / 2]))
 

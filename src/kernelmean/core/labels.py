@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,14 +46,19 @@ class Labels(Saveable):
         return Labels(names, self.index)
 
     def ahead(self, steps: int) -> Labels:
-        """Of the rows that follow: dates where the index is regular, numbers otherwise."""
+        """Of the rows that follow: dates where the index is regular, numbers otherwise.
+
+        None where the calendar has no such hour, or ends.
+        """
         if self.index is None or len(self.index) == 0:
             return Labels(self.columns)
         last, frequency = self.index[-1], getattr(self.index, "freq", None) or _regular(self.index)
         if frequency is not None:
-            return Labels(self.columns, _following(self.index, frequency, steps))
-        if isinstance(last, int | np.integer):
-            return Labels(self.columns, int(last) + np.arange(1, steps + 1))
+            with suppress(ValueError):
+                return Labels(self.columns, _following(self.index, frequency, steps))
+        elif isinstance(last, int | np.integer):
+            later = int(last) + _gap(self.index) * np.arange(1, steps + 1)
+            return Labels(self.columns, pandas().Index(later, name=self.index.name))
         return Labels(self.columns)
 
     def named(self, d: int, stem: str = "y") -> list[str]:
@@ -84,6 +90,13 @@ def _regular(index):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # a string here, an offset in pandas 4
         return to_offset(index.inferred_freq)
+
+
+def _gap(index) -> int:
+    """By how much whole numbers grow from row to row; 1 where they do not by the same."""
+    whole = getattr(index.dtype, "kind", "O") in "iu" and not index.hasnans
+    gaps = set(np.diff(index.to_numpy(dtype=int)).tolist()) if whole else set()
+    return max(1, *gaps) if len(gaps) == 1 else 1
 
 
 def _following(index, frequency, steps: int):

@@ -106,15 +106,25 @@ def along(points: np.ndarray, column: int, n_grid: int) -> tuple[np.ndarray, np.
 
 
 def as_times(times, n: int) -> np.ndarray:
-    """Numbers or dates of n rows; None counts them."""
+    """Numbers or dates of n rows; None counts them.
+
+    Dates with a zone are told in UTC, and periods by their beginning.
+    """
     if times is None:
         return np.arange(n)
-    times = np.asarray(times)
-    if times.dtype.kind in "MO":  # dates
-        times = times.astype("datetime64[ns]")
+    own = getattr(times, "array", times)  # of pandas
+    own = own.to_timestamp() if hasattr(own, "to_timestamp") else own
+    own = own if getattr(own, "tz", None) is None else own.tz_convert(None)
+    times = np.asarray(own)
     if times.shape != (n,):
         raise ValueError(f"times has shape {times.shape}; ({n},) is needed")
-    return times
+    if times.dtype.kind not in "MOSU":
+        return times
+    try:  # nanoseconds would end in 1677
+        return times.astype("datetime64[us]")
+    except (TypeError, ValueError) as err:
+        needed = "numbers or dates are needed"
+        raise ValueError(f"times begins with {times[0]!r}; {needed}") from err
 
 
 def fan(found: Any, level: float) -> np.ndarray:

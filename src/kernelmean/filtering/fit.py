@@ -116,7 +116,13 @@ class Plan:
         """What densities are learned of, in place of the kernel rule."""
         if why := cannot_vary(points_x, points):
             raise ValueError(why)
-        return Laws(points_x, points, consecutive(sequences), self.like)
+        steps = consecutive(sequences)
+        if len(steps[0]) < 2:
+            raise ValueError(
+                f"Z has {len(steps[0])} transition from one row to the next; inference='densities' "
+                "needs two"
+            )
+        return Laws(points_x, points, steps, self.like)
 
     @stage("nodes")
     def nodes(self, laws: Laws, points_x, points, names) -> NodeMachine:
@@ -263,7 +269,7 @@ def squares(means, Z: np.ndarray, learned: np.ndarray) -> np.ndarray:
     States that vary by no more than rounding dust do not count.
     """
     size = learned.std(axis=0)
-    varies = size > 1e-8 * np.abs(learned).max(axis=0)
+    varies = size > 1e-12 * np.abs(learned).max(axis=0)
     off = (np.asarray(means) - Z)[:, varies] / size[varies]
     return (off**2).sum(axis=1) / max(1, varies.sum())
 

@@ -9,6 +9,7 @@ from ..core import Array, arrays, checks
 from ..core.sequences import check_forward, check_sequences, parted
 from ..core.wild import without_wild
 from ..embedding.embedding import MeanEmbedding, as_one_embedding
+from ..embedding.law import Law
 from .machine import Machine, Recursion, Step
 from .steps import Squared
 
@@ -36,6 +37,8 @@ def belief(machine: Recursion, prior) -> MeanEmbedding:
     """Before the first observation; None is the law of the training states."""
     if prior is None:
         return machine.everywhere()
+    if isinstance(prior, Law):
+        raise ValueError(f"prior is a {type(prior).__name__}; its `embedding` is needed")
     d, where = machine.points.shape[1], "the training states"
     m = as_one_embedding(prior, machine.kernel_z, "prior", d, where)
     checks.check_library(m.points, machine.points, "prior")

@@ -25,6 +25,7 @@ from .results import Belief, FilterResult, Forecast
 from .tune import tune
 
 REGS = ("reg", "reg_prior", "reg_transition", "reg_smoother")
+OF_RULE = ("features_x_", "features_z_", *(f"{name}_" for name in REGS))
 
 
 @doors(
@@ -234,7 +235,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         if not isinstance(m, Machine):
             raise ValueError("with_reg needs inference='kbr'; densities have nothing to choose")
         back = m.smoother.reg if reg_smoother is None else reg_smoother
-        other._adopt(m.with_regs(reg, back))
+        asked = {"reg": reg, "reg_smoother": back}
+        regs = (checks.check_positive(value, name, zero=True) for name, value in asked.items())
+        other._adopt(m.with_regs(*regs))
         return other
 
     def _adopt(self, machine: Recursion, rule: Machine | None = None) -> None:
@@ -243,6 +246,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         self.points_x_, self.points_ = machine.points_x, machine.points
         self.kernel_x_, self.kernel_z_ = machine.kernel_x, machine.kernel_z
         if not isinstance(m := self._ruled, Machine):
+            for name in OF_RULE:  # of a fit before this one
+                self.__dict__.pop(name, None)
             return
         self.features_x_, self.features_z_ = m.features_x, m.features_z
         self.reg_, self.reg_prior_ = m.rule.reg, m.reg_prior
@@ -303,7 +308,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         lengths : sequence of int, optional
             Rows of each trajectory; they are filtered side by side.
         prior : MeanEmbedding, array of samples (l, d_z), or None
-            Belief before the first observation; None is the law of the training states.
+            Belief before the first observation; None is the law of the training states, or, by
+            particles, that of their nodes.
         supervision : tuple (X_s, Z_s, strength) or callable, optional
             Posterior regularisation (kRegBayes; importance rule): at step t the posterior at the
             observation X_s[t] should be near the state Z_s[t], with weight strength[t] (or one

@@ -1,5 +1,6 @@
 """What a filter returns: beliefs at each time, whole tracks of them, and forecasts."""
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -54,13 +55,22 @@ class _Steps(_States, Batch):
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
         """As of any law; weights are formed for some steps at a time."""
         every = [super(_Steps, some).interval(level, kind) for some in self._parts()]
-        join = arrays.namespace(self.machine.points).concat
-        return Interval(*(join(list(ends), axis=0) for ends in zip(*every, strict=True)))
+        return Interval(*map(self._joined, zip(*every, strict=True)))
 
     def quantile(self, q) -> Array:
         """Likewise."""
-        every = [super(_Steps, some).quantile(q) for some in self._parts()]
-        return arrays.namespace(self.machine.points).concat(every, axis=0)
+        return self._joined([super(_Steps, some).quantile(q) for some in self._parts()])
+
+    def std(self) -> Array:
+        """Likewise."""
+        return self._joined([super(_Steps, some).std() for some in self._parts()])
+
+    def cov(self) -> Array:
+        """Likewise."""
+        return self._joined([super(_Steps, some).cov() for some in self._parts()])
+
+    def _joined(self, every: Sequence[Array]) -> Array:
+        return arrays.namespace(self.machine.points).concat(list(every), axis=0)
 
     def _parts(self) -> list[Self]:
         """The same laws, so few at a time that their weights take little memory."""

@@ -355,7 +355,7 @@ class KernelHMM(ChainEstimator):
             As in `fit`.
         """
         check_is_fitted(self)
-        return self.chain_.chain.into(self.given(inputs, len(inputs)))
+        return self.chain_.chain.into(self.given(inputs, 0 if inputs is None else len(inputs)))
 
     @property
     def slopes_(self) -> np.ndarray:

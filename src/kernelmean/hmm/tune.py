@@ -52,13 +52,24 @@ def by_likelihood(model, rows: Rows, spectrum: Spectrum, names) -> Order:
     early = [slice(s.start, cut) for s, cut in zip(rows.sequences, cuts, strict=True)]
     late = [slice(cut, s.stop) for s, cut in zip(rows.sequences, cuts, strict=True) if cut < s.stop]
     (_, past), (_, future) = rows.at(early), rows.at(late)
+    there = future.seen if future.gaps is None else ~future.gaps.all(axis=1)
+    if not there.any():
+        raise ValueError(
+            f"X has no row without NaN after the first {TRAINING:.0%} of its sequences; numbers of "
+            "states are judged by likelihood there"
+        )
     lengths = [cut - s.start for s, cut in zip(rows.sequences, cuts, strict=True)]
     draft = replace(model.drafted(past.points, past.seen, lengths, names), rows=past)
     told: dict[int, np.ndarray] = {}
     for K in range(1, spectrum.limit + 1):
         one = clone(model).set_params(n_components=K)
-        one.adopt(one.learned(draft, checks.generator(one.random_state)))
-        told[K] = one.chain_.log_predictive(future)
+        try:
+            one.adopt(one.learned(draft, checks.generator(one.random_state)))
+        except ValueError:  # the rows tell no more states apart
+            if told:
+                break
+            raise
+        told[K] = one.chain_.log_predictive(future)[there]
         best = max(told, key=lambda k: np.mean(told[k]))
         if K - best >= PATIENCE:
             break

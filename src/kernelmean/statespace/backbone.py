@@ -266,6 +266,8 @@ class FittedBackbone(Saveable):
         The law of the state where a sequence begins.
     transform : Transform
         Of the series, before all else.
+    centre : array of shape (k,)
+        That inputs count from; files from before have none.
     """
 
     form: Form
@@ -275,6 +277,7 @@ class FittedBackbone(Saveable):
     cov: np.ndarray
     first: PastState
     transform: Transform
+    centre: np.ndarray | float = 0.0
 
     @property
     def options(self) -> Backbone:
@@ -283,10 +286,15 @@ class FittedBackbone(Saveable):
         season = form.season or None
         return Backbone(form.order, form.trend, form.difference, season, self.transform.name)
 
+    @property
+    def n_inputs(self) -> int:
+        """Inputs that D is linear in."""
+        return len(self.terms) - self.form.terms(np.zeros(1)).shape[1]
+
     def known(self, times: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
         """D_t, (n, d)."""
         X = self.form.terms(times)
-        return (X if inputs is None else np.c_[X, inputs]) @ self.terms
+        return (X if inputs is None else np.c_[X, inputs - self.centre]) @ self.terms
 
     def with_drift(self, more: np.ndarray) -> FittedBackbone:
         """With so much more of a constant, (d,)."""

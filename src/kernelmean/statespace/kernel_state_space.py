@@ -76,7 +76,8 @@ class KernelStateSpace(SpaceAnswers):
         For samplers and particles; the default draws nothing.
     kernel : Kernel, str, scikit-learn kernel or callable
         Embeds the observations. Emission densities are smoothed with a kernel of its family;
-        its lengthscale matters for moments and for "kbr".
+        its lengthscale matters for moments and for "kbr". One that cannot smooth (`Linear`, a
+        function) has densities of variates, and no backbone.
     inference : {"nodes", "particles", "kbr"}, Particles or KernelRule
         How states are filtered: Bayes' rule with the recovered densities on the nodes (exact, no
         noise); a bootstrap particle filter over these densities, `Particles(500)`; or kernel Bayes'
@@ -272,7 +273,8 @@ class KernelStateSpace(SpaceAnswers):
         X, lengths
             As for `fit`.
         X_val : array or DataFrame of shape (m, d)
-            Rows that follow each other, not used in fitting.
+            Rows that follow each other, not used in fitting; they begin where a season does, if
+            there is one.
         lengths_val : sequence of int, optional
             Rows of each validation sequence.
         scales : sequence of float, optional

@@ -13,7 +13,7 @@ import numpy as np
 from ..chains import draft as drafts
 from ..chains.draft import Draft, embedded, in_space, on_all, row_laws
 from ..chains.em import Climb, Effort, HeldOut
-from ..chains.emission import SHARES, Guard, Shrunken, Smoothing
+from ..chains.emission import SHARES, Guard, Shrunken, Smoothing, can_smooth
 from ..chains.markov import Chain
 from ..chains.model import FittedChain
 from ..chains.rows import Rows
@@ -113,11 +113,13 @@ class Plan(drafts.Plan):
                 raise ValueError("inputs were given, and backbone is None, which takes them")
             return None
         rows, given = draft.rows, self.backbone != "auto" or inputs is not None
+        smooth = can_smooth(draft.kernel, rows.points)
         if not given and (
             not self.refine
             or known is not None
             or isinstance(self.inference, KernelRule)
             or isinstance(draft.kernel, Delta)
+            or not smooth
             or rows.seen.sum() < FEWEST
         ):
             return None
@@ -125,6 +127,11 @@ class Plan(drafts.Plan):
             raise ValueError(
                 "refine is False, and a backbone or inputs are given: whether states help beside "
                 "a line is judged by rows held out, which only refine=True has"
+            )
+        if not smooth:
+            raise ValueError(
+                f"kernel is {draft.kernel!r}, and a backbone or inputs are given: innovations need "
+                "a kernel that can smooth them, Gaussian, Laplace or Matern"
             )
         options = Backbone() if self.backbone == "auto" else self.backbone
         Y = arrays.to_numpy(rows.points)

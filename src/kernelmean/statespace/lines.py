@@ -317,12 +317,15 @@ class Found:
         Whether the series stays in its range, by the roots of that autoregression.
     """
 
-    def __init__(self, plain: Judged, kept: list[Judged], drifts: bool, Y, seen, sequences, inputs):
+    def __init__(
+        self, plain: Judged, kept: list[Judged], drifts: bool, Y, seen, sequences, inputs, centre
+    ):
         series = Series(Y, seen, sequences, inputs, kept[0].transform)
         line, left = series.averaged(kept, drifts)
         track = series.track(line)
         self.usable, self.mean = series.usable(line, track), track.mean * series.units
-        self.line, self.innovations = line.in_units(series.units), left * series.units
+        self.line = replace(line.in_units(series.units), centre=centre)
+        self.innovations = left * series.units
         usual = Series(Y, seen, sequences, inputs, plain.transform)
         simple, left, _ = usual.fitted(plain.form)
         self.plain = Y - usual.transform.back((usual.Y - left) * usual.units)
@@ -332,11 +335,14 @@ class Found:
 def search(options: Any, Y, seen, sequences, inputs=None, asked: bool = True) -> Found | None:
     """The mean of the lines that rows held out like best.
 
-    Unasked, of rows too few for any to be judged (a dozen of three columns, say), no change.
+    Unasked, of rows too few for any to be judged (a dozen of three columns, say), no change. Inputs
+    count from their means: lines without a constant would see where else they count from.
     """
-    rows, walk = (Y, seen, sequences, inputs), Judged(Form(0, "n", 1), None, np.zeros(1))
+    centre = 0.0 if inputs is None else inputs.mean(axis=0)
+    rows = Y, seen, sequences, None if inputs is None else inputs - centre
+    walk = Judged(Form(0, "n", 1), None, np.zeros(1))
     chosen = compared(options, *recent(*rows)) or (None if asked else (walk, [walk]))
-    return chosen and Found(*chosen, options.trend != "n", *rows)
+    return chosen and Found(*chosen, options.trend != "n", *rows, centre)
 
 
 def recent(Y, seen, sequences, inputs) -> tuple:

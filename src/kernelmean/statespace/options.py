@@ -98,12 +98,14 @@ class Backbone(Options):
     order : int or "auto"
         Lags; "auto" is AIC's choice.
     trend : {"auto", "n", "c", "ct", "drift"}
-        Of u: nothing, a constant, a constant and time. A constant in a difference is a drift;
+        Of u: nothing, a constant, a constant and time, which counts from where a sequence begins.
+        A constant in a difference is a drift;
         "drift" shrinks it to what is beyond doubt, as "auto" does.
     difference : {"auto", 0, 1}
         Whether the level wanders.
     season : int, optional
-        Rows of a season: a constant for each row of it, or seasonal differences.
+        Rows of a season: a constant for each row of it, or seasonal differences. Every sequence,
+        new ones too, begins in the same row of it as those that were learned from.
     transform : {"auto", "log", "sqrt"} or None
         Of positive series, or counts. Forecasts are in the units of the series.
 

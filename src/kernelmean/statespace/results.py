@@ -11,6 +11,7 @@ from ..chains.emission import one_or_each
 from ..chains.markov import one_of
 from ..chains.model import FittedChain
 from ..chains.results import Batch, RegimeBelief, RegimeForecast, as_observation
+from ..chains.rows import as_inputs
 from ..core import Array, Labels, arrays
 from ..core.moments import block_rows
 from ..core.old_names import attribute
@@ -163,7 +164,7 @@ class StateForecast(RegimeForecast):
     def _quantile(self, q) -> Array:
         chain = self.chain
         if chain.spread is None or not (widths := self._widths()).any():
-            return self.embedding.quantile(q, chain.spread)
+            return super().quantile(q)
         columns = []
         for j, width in enumerate(widths.T):
             laws = gathered(chain.emissions, j, float(width.min()), self._many)
@@ -248,7 +249,8 @@ class LineBelief(ShiftedLaw, LatentBelief):
 
     def predict(self, inputs=None) -> Self:
         """One step on in time; `inputs`, (k,), are those of the next row."""
-        known = self._known
+        row = None if inputs is None else np.atleast_2d(np.asarray(inputs))
+        known, inputs = self._known, as_inputs(row, 1, self._line.n_inputs)
         if self._seen is None:
             known = known + arrays.to_numpy(self.embedding.mean())
         self._past, self._seen = self._line.moved(self._past, self._seen, known), None
@@ -269,7 +271,6 @@ class LineBelief(ShiftedLaw, LatentBelief):
     def _expect(self, inputs) -> None:
         """What the line says of the row to come."""
         past = self._past
-        inputs = None if inputs is None else np.atleast_2d(np.asarray(inputs, dtype=float))
         self._known = self._line.known(np.array([past.time]), inputs)[0]
         self.shift = self._known + past.mean[0]
         self.extra = np.diag(past.cov)[: len(self.shift)].copy()

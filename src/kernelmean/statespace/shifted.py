@@ -1,6 +1,7 @@
 """Laws of observations where a line says how far the laws of the innovations are moved."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ ENOUGH = 500  # points of a law that a line moves,
 MANY = 5000  # points of a law, from which on neighbours are taken together for quantiles,
 FINE = 16  # where they are nearer than one part in so many of the bandwidth
 BEYOND = 0.01  # of a law, for which it is said that it is cut
-DRAWS = 2000  # that a probability of several columns, or a mode, is counted in
+DRAWS = 2000  # that a probability of several columns is counted in
 
 
 class ShiftedLaw(ObservationLaw):
@@ -49,20 +50,21 @@ class ShiftedLaw(ObservationLaw):
     def mean(self) -> Array:
         """E y, (m, d)."""
         if self.transform.name is not None:
-            return self._points().mean(axis=-2)
+            return self.quantile(LEVELS).mean(axis=-2)
         return super().mean() + self._like(self.shift)
 
     def std(self) -> Array:
         """Standard deviation of every column, (m, d)."""
         if self.transform.name is not None:
-            return self._points().std(axis=-2)
+            return self.quantile(LEVELS).std(axis=-2)
         return (super().std() ** 2 + self._like(self.extra)) ** 0.5
 
     def cov(self) -> Array:
         """Covariance of the columns, (m, d, d)."""
         cov = arrays.to_numpy(super().cov())
-        if self.transform.name is None:  # what widens is independent between columns
-            return self._like(cov + self.extra[..., None] * np.eye(cov.shape[-1]))
+        cov = cov + self.extra[..., None] * np.eye(cov.shape[-1])  # independent between columns
+        if self.transform.name is None:
+            return self._like(cov)
         own = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
         own = arrays.to_numpy(self.std()) / np.maximum(own, np.finfo(float).tiny)
         return self._like(cov * own[..., None, :] * own[..., :, None])
@@ -73,10 +75,11 @@ class ShiftedLaw(ObservationLaw):
 
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
         """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
-        if checks.check_choice(kind, "kind", ["central", "shortest"]) == "central":
+        central = checks.check_choice(kind, "kind", ["central", "shortest"]) == "central"
+        count = max(1, round(checks.check_level(level) * len(LEVELS)))
+        if central or count == len(LEVELS):  # which leaves no choice
             return super().interval(level)
-        points = np.sort(arrays.to_numpy(self._points()), axis=-2)
-        count = round(level * points.shape[-2])
+        points = np.sort(arrays.to_numpy(self.quantile(LEVELS)), axis=-2)
         widths = points[..., count:, :] - points[..., :-count, :]
         at = widths.argmin(axis=-2)[..., None, :]
         ends = [np.take_along_axis(points, at + k, axis=-2)[..., 0, :] for k in (0, count)]
@@ -132,10 +135,16 @@ class ShiftedLaw(ObservationLaw):
         return self._back(arrays.to_numpy(innovations), shift)
 
     def _points(self) -> Array:
-        """Points of equal weight that stand for each law: quantiles, or draws of many columns."""
+        """Points of equal weight that stand for each law: quantiles, or draws of many columns.
+
+        Draws are the same whichever laws stand beside.
+        """
         if self.shift.shape[-1] == 1:
             return self.quantile(LEVELS)
-        return self.sample(DRAWS, 0)
+        if self.shift.ndim == 1:
+            return self.sample(DRAWS, 0)
+        batch: Any = self
+        return self._like([arrays.to_numpy(law.sample(DRAWS, 0)) for law in batch])
 
     def _each(self):
         """Each law of the innovation, its shift, and its bandwidths."""

@@ -265,15 +265,16 @@ def expected(
 # ---------------------------------------------------------------- rows held out
 
 
-def parts(lengths: list[int]) -> tuple[list[int], list[int]]:
-    """Rows of each sequence to learn from, and those at its end."""
-    last = [int(HELD_OUT * n) for n in lengths]
-    return [n - k for n, k in zip(lengths, last, strict=True)], [k for k in last if k]
+def parts(lengths: list[int], season: int = 1) -> tuple[list[int], list[int]]:
+    """Rows of each sequence to learn from, whole seasons of them, and those at its end."""
+    first = [n - int(HELD_OUT * n) for n in lengths]
+    first = [n - n % season or n for n in first]
+    return first, [n - k for n, k in zip(lengths, first, strict=True) if n > k]
 
 
-def ends(lengths: list[int]) -> np.ndarray:
+def ends(lengths: list[int], season: int = 1) -> np.ndarray:
     """Whether a row is at the end of its sequence, (n,)."""
-    first = parts(lengths)[0]
+    first = parts(lengths, season)[0]
     return np.concatenate([np.arange(n) >= count for n, count in zip(lengths, first, strict=True)])
 
 
@@ -284,7 +285,8 @@ def learn(
     model = settings.model()
     if not settings.tune:
         return model.fit(past, lengths, inputs)
-    held, (before, after) = ends(lengths), parts(lengths)
+    season = settings.season or 1  # rows held out begin where it does
+    held, (before, after) = ends(lengths, season), parts(lengths, season)
     tuned = model.set_params(verbose=False).tune(
         past[~held], past[held], before, after, verbose=settings.told
     )
