@@ -175,7 +175,7 @@ EXPERIMENTS = [
         runs=30,
         first_seed=FIRST_SEED,
         seconds=25,
-        version=2,  # KernelBayes() chooses its η otherwise
+        version=3,  # a sampled prior has a DensityRatio of its own
         notes=(
             "n = ℓ = 200, 1,000 points y ~ N(0, V_YY). The paper shows a figure without numbers, "
             "and gives ε and δ in its section 5.2 only: 0.01/n and 2ε, here with δ on the scale of "

@@ -128,7 +128,7 @@ EXPERIMENTS = [
         runs=20,
         first_seed=FIRST_SEED,
         seconds=1,
-        version=2,  # KernelBayes() chooses its η otherwise
+        version=3,  # a sampled prior has a DensityRatio of its own
         notes=(
             f"Tables of {LATENTS} latents and {OBSERVATIONS} observations with delta kernels and "
             f"η = λ = δ = {REG:g}: the largest error against Bayes' rule with likelihoods by "

@@ -139,7 +139,7 @@ EXPERIMENTS = [
         runs=30,
         first_seed=20220,
         seconds=3,
-        version=3,  # KernelBayes() sees a prior of many columns
+        version=4,  # a sampled prior has a DensityRatio of its own
         notes=(
             "η = λ = 0.2, median lengthscales, 200 pairs, 200 draws of the prior, 1,000 points "
             "x ~ N(0, V_XX); expectations not normalised, except by the default. The error is the "

@@ -56,13 +56,14 @@ def test_parameters_that_came_later_are_what_they_were_then(name):
 
 @pytest.fixture
 def regularisers_as_then(monkeypatch):
-    """What Bayes' rule chooses when asked: the least η that scores best; λ by one error.
+    """What Bayes' rule chooses when asked: the least η that scores best, by kernels; λ by one error.
 
     And landmarks were drawn of few rows, too.
     """
 
     least = left_out.RatioLeftOut.least
     monkeypatch.setattr(left_out.RatioLeftOut, "best", lambda found: least(found, DECADES[0]))
+    monkeypatch.setattr(prior, "is_tuned", lambda kernel: False)
     monkeypatch.setattr(prior, "EVEN", np.inf)
     monkeypatch.setattr(landmarks, "FEW", 0)
 

@@ -79,8 +79,7 @@ def _powers(draft: StructuralDraft, i: int, names: list[str]) -> list[Line]:
 def _kernel(draft: StructuralDraft, i: int, names: list[str]) -> list[Line]:
     """The kernel, its lengthscale along each column, and the number of coordinates."""
     kernel, basis, bounds = draft.kernels[i], draft.bases[i], draft.at_bound(i)
-    plain, rank, every = basis.polynomial, basis.features.rank_, draft.bent(i)
-    bent = sorted({*plain.bent, *every} - {*plain.straight}) or every
+    rank, bent = basis.features.rank_, draft.bent(i)
     own = kernel.on(bent, len(names)) if len(bent) < len(names) else kernel
     lines = kernel_lines(own, [names[j] for j in bent])
     lines.append(Line("coordinates", rank, f"{rank:,}"))
@@ -91,9 +90,9 @@ def _kernel(draft: StructuralDraft, i: int, names: list[str]) -> list[Line]:
 def _plain(fit: StructuralFit, i: int, names: list[str]) -> list[Line]:
     """Columns without a kernel."""
     polynomial, bent = fit.draft.bases[i].polynomial, fit.draft.bent(i)
-    lines = [Line(names[j], "linear", "a straight line") for j in polynomial.straight]
-    levels = [(j, f"{len(levels)} categories") for j, levels in polynomial.categories]
-    return lines + [Line(names[j], "category", text) for j, text in levels if j not in bent]
+    lines = [(j, "linear", "a straight line") for j in polynomial.straight]
+    lines += [(j, "category", f"{len(levels)} categories") for j, levels in polynomial.categories]
+    return [Line(names[j], value, text) for j, value, text in lines if j not in bent]
 
 
 def _numbers(model: Any, fit: StructuralFit) -> Block:
