@@ -56,7 +56,7 @@ def test_parameters_that_came_later_are_what_they_were_then(name):
 
 @pytest.fixture
 def regularisers_as_then(monkeypatch):
-    """What Bayes' rule chooses when asked: the least η that scores best, by kernels; λ by one error.
+    """What Bayes' rule chooses when asked: the η that scores best, by kernels; λ by one error.
 
     And landmarks were drawn of few rows, too.
     """
