@@ -379,18 +379,12 @@ class FirstStage:
 
 def _f_statistic(x: np.ndarray, Z: np.ndarray, C: np.ndarray) -> float:
     base = np.hstack([np.ones((len(x), 1)), C])
-    small, rank_small = _residual(x, base)
-    large, rank_large = _residual(x, np.hstack([base, Z]))
+    less, rank_small = inference.unexplained(base, x)
+    left, rank_large = inference.unexplained(np.hstack([base, Z]), x)
     if rank_large == rank_small or rank_large >= len(x):
         return 0.0
-    return float((small - large) / (rank_large - rank_small) / (large / (len(x) - rank_large)))
-
-
-def _residual(x: np.ndarray, columns: np.ndarray) -> tuple[float, int]:
-    norms = np.linalg.norm(columns, axis=0)  # 0 of an indicator that no row looked at has
-    scaled = columns / np.where(norms > 0, norms, 1.0)
-    coef, _, rank, _ = np.linalg.lstsq(scaled, x, rcond=None)
-    return float(np.sum((x - scaled @ coef) ** 2)), int(rank)
+    small, large = float(less @ less), float(left @ left)
+    return (small - large) / (rank_large - rank_small) / (large / (len(x) - rank_large))
 
 
 # ---------------------------------------------------------------- words
