@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import imul
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -68,9 +68,6 @@ class _Radial(Kernel):
     lengthscale: Lengthscale = "median"
     columnwise: bool = False
 
-    # f as a function of the squared scaled distance; may overwrite it
-    _profile: ClassVar[Callable[..., Array]]
-
     def __post_init__(self) -> None:
         check_lengthscale(self, _positive)
 
@@ -81,6 +78,10 @@ class _Radial(Kernel):
 
     def scaled(self, factor) -> Kernel:
         return replace(self, lengthscale=_times(self._resolved("scale"), factor))
+
+    def _profile(self, sq) -> Array:
+        """f as a function of the squared scaled distance; may overwrite it."""
+        raise NotImplementedError
 
     def _slope(self, sq) -> Array:
         """−f'(r)/r, likewise."""
