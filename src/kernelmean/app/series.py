@@ -20,6 +20,7 @@ from .report import Figure, Grid
 FEW = 50  # rows below which it is said that there are few
 DRAWN = 3  # sequences drawn
 COLUMNS = 4  # drawn, or in a table
+APART = 0.1  # distance between coverage and level that is worth a word
 BEFORE, AFTER = 40, 400  # rows drawn before a forecast, and of it
 
 ENDS = ("mean", "lower", "upper")

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from ..core import arrays, checks
 
 CELLS = 4_000_000  # numbers in a block of rows of an n × n matrix
+LARGEST = 5000  # rows for which n × n systems are solved, and smoothers formed
 TINY = 1e-100  # weights and kernels below are taken as zero
 
 

@@ -24,12 +24,11 @@ from ..instruments.columns import Roles
 from ..instruments.kernel_iv import KernelIV
 from ..kernels import Linear, fitted_kernel
 from . import networks
-from .densities import check_varying, exponents, given
+from .densities import LARGEST, check_varying, exponents, given
 
 __all__ = ["DeepIV", "KernelReg", "SieveIV", "SmoothIV", "TwoStageLeastSquares"]
 
 REGS = np.logspace(-10, 0, 101)  # per sample: the candidates of KernelReg
-LARGEST = 5000  # rows for which n × n smoothers are formed
 SLOPE_RIDGE = 1e-8  # of local slopes, relative to the local spread of the points
 ALPHAS = (1e-10, 1e-1)  # range of SmoothIV's regulariser,
 ALPHA_TOL = float(np.finfo(float).eps) ** 0.25  # and the precision of the search, both npregiv's

@@ -6,11 +6,9 @@ from scipy.special import ndtr
 from ..core.checks import check_count, generator
 from ..core.solves import ridge
 from ..kernels import median_lengthscale
-from .densities import Expansion, check_varying, exponents, gaussian, given
+from .densities import LARGEST, Expansion, check_varying, exponents, gaussian, given
 
 __all__ = ["ConditionalDensityOperator"]
-
-LARGEST = 5000  # rows for which n × n systems are solved
 
 
 class ConditionalDensityOperator(Expansion):

@@ -175,8 +175,6 @@ class EigenGrid(Saveable):
             return total
         floor = self.values.shape[0] * EPS * float(self.values[-1])
         lost = total <= floor
-        if not xp.any(lost):
-            return 1.0 / total
         return xp.where(lost, 0.0, 1.0 / xp.where(lost, 1.0, total))
 
     def path(self, b, regs: np.ndarray) -> Array:

@@ -12,6 +12,7 @@ from scipy.special import log_ndtr, logsumexp
 from scipy.stats import multivariate_normal
 
 from ..core import checks
+from ..core.arrays import as_columns
 
 __all__ = ["DensityData", "make_conditional_density", "make_triangle"]
 
@@ -157,9 +158,7 @@ def make_triangle(
 
 def _density(law: Any, d_x: int, d_y: int, Y, X, paired: bool | None = None) -> np.ndarray:
     """p(y | x) with its arguments checked, for pairs of rows or as a table."""
-    Y, X = checks.as_points(Y, "Y"), checks.as_points(X, "X")
-    checks.check_columns(Y, d_y, "Y", "the model")
-    checks.check_columns(X, d_x, "X", "the model")
+    Y, X = as_columns(Y, d_y, "Y", "the model"), as_columns(X, d_x, "X", "the model")
     paired = len(Y) == len(X) if paired is None else paired
     if paired:
         checks.check_lengths(len(X), len(Y), "X", "Y")

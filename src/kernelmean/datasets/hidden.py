@@ -13,7 +13,7 @@ from sklearn.datasets import fetch_openml, load_digits
 from sklearn.preprocessing import scale
 
 from ..chains import markov
-from ..core import checks
+from ..core import arrays, checks
 from ..core.sequences import check_sequences
 from .tables import read_toml
 
@@ -89,8 +89,7 @@ class HiddenMarkov:
 
     def log_density(self, X) -> np.ndarray:
         """log p(y | k) of every row and state, (n, K); 0 for rows of NaN: they are missing."""
-        points = checks.as_points(X, "X", gaps=True)
-        checks.check_columns(points, self.means.shape[1], "X", "the model")
+        points = arrays.as_columns(X, self.means.shape[1], "X", "the model", gaps=True)
         missing = np.isnan(points).any(axis=1)
         logs = np.zeros((len(points), self.n_states))
         logs[~missing] = self.emission.log_density(points[~missing])

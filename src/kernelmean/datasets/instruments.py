@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from ..core.checks import as_points, check_choice, check_columns, check_count, generator
+from ..core.arrays import as_columns
+from ..core.checks import check_choice, check_count, generator
 
 __all__ = ["IVData", "make_iv_demand", "make_iv_linear", "make_iv_sigmoid"]
 
@@ -165,6 +166,4 @@ def _demand_grid() -> np.ndarray:
 
 
 def _columns(X: Any, d: int) -> np.ndarray:
-    X = as_points(X, "X")
-    check_columns(X, d, "X", "the structural function")
-    return X
+    return as_columns(X, d, "X", "the structural function")

@@ -22,11 +22,10 @@ from .base import (
     panels,
     times_ahead,
 )
-from .regimes import HistoryDisplay, densities_along
+from .regimes import TAILS, HistoryDisplay, densities_along
 from .style import CURVE, DATA, PLAIN, literal, shade
 
 RANGE = (0.005, 0.995)  # quantiles of the latent law between which laws are drawn
-TAILS = (0.002, 0.998)  # quantiles of the observations
 MARGIN = 0.05  # of that range, on either side
 TERMS = ("pairs of rows", "mean of y", "mean of x")  # of the loss
 

@@ -367,8 +367,8 @@ class StructuralInference:
             )
         one, (C, Z) = np.ones(len(y)), (A - A.mean(0) for A in (X[:, 1:], Z[:, : len(roles.z)]))
         pair = np.column_stack([X[:, 0], y])
-        less, p = _rest(np.column_stack([one, C]), pair)
-        left, every = _rest(np.column_stack([one, C, Z]), pair)
+        less, p = unexplained(np.column_stack([one, C]), pair)
+        left, every = unexplained(np.column_stack([one, C, Z]), pair)
         k, spare = every - p, len(y) - every
         if not k or not spare:  # nothing is left to refuse a slope by
             return AndersonRubin(roles.x[0], ((-np.inf, np.inf),), level)
@@ -415,9 +415,9 @@ class StructuralInference:
         return basis.by_blocks(lambda block: basis.derivative(block, j), points)
 
 
-def _rest(columns: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, int]:
+def unexplained(columns: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, int]:
     """What a linear regression on the columns leaves of the targets, and their rank."""
-    norms = np.linalg.norm(columns, axis=0)
+    norms = np.linalg.norm(columns, axis=0)  # 0 of an indicator that no row looked at has
     scaled = columns / np.where(norms > 0, norms, 1.0)
     coef, _, rank, _ = np.linalg.lstsq(scaled, targets, rcond=None)
     return targets - scaled @ coef, int(rank)

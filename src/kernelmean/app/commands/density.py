@@ -35,12 +35,12 @@ ENDS = "mean", "median", "lower", "upper", "shortest_lower", "shortest_upper", "
 ONE, SEVERAL = (0.1, 0.25, 0.5, 0.75, 0.9), (0.1, 0.9)  # quantiles of representative rows
 
 
-def read_bandwidth(text: str) -> tuple[float, ...]:
-    """'0.5' or '0.5,2' as numbers."""
+def read_bandwidth(text: str) -> float | tuple[float, ...]:
+    """'0.5' or '0.5,2' as a number or numbers."""
     widths = tuple(float(part) for part in split_names(text, "--bandwidth"))
     if not all(0 < w < np.inf for w in widths):
         raise ValueError
-    return widths
+    return widths[0] if len(widths) == 1 else widths
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,9 @@ class Settings(Shared):
 
     def model(self) -> ConditionalDensity:
         """The estimator, not fitted."""
-        given = self.bandwidth
-        one = given[0] if given is not None and len(given) == 1 else given
         search = "auto" if self.tune is None else self.tune
-        told = self.told
-        return ConditionalDensity(self.kernel.value, one, tune_lengthscale=search, verbose=told)
+        how: dict[str, Any] = {"tune_lengthscale": search, "verbose": self.told}
+        return ConditionalDensity(self.kernel.value, self.bandwidth, **how)
 
 
 def middle(rows: pd.DataFrame) -> int:
@@ -329,7 +327,7 @@ def fitting(a: Densities, source: str) -> str:
     kernel, widths = a.settings.kernel, a.settings.bandwidth
     options = [] if kernel == "gaussian" else [repr(kernel)]
     if widths is not None:
-        options.append(f"bandwidth={widths[0] if len(widths) == 1 else list(widths)}")
+        options.append(f"bandwidth={widths if isinstance(widths, float) else list(widths)}")
     data = f"data[{a.x!r}], data[{a.y[0] if len(a.y) == 1 else a.y!r}]"
     rows = words.reading(source, [*a.y, *a.x])
     known = {"rows": rows, "options": ", ".join(options), "data": data, "column": repr(a.x[0])}

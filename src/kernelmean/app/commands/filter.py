@@ -18,7 +18,7 @@ from .. import series, words
 from ..command import Command, Names, columns, option
 from ..errors import noted
 from ..report import Block, Fact, Figure, Grid, Prose, Report, account, analysis
-from ..series import Ordered, Rows, by_column, covered, rmse, straight, with_ends
+from ..series import APART, Ordered, Rows, by_column, covered, rmse, straight, with_ends
 from ..tables import Table, check_sample
 from ..words import level_words, names, number, percent
 
@@ -167,7 +167,6 @@ def to_tune(settings: Settings, train: Rows) -> bool:
 
 LONGEST = 400  # rows of a sequence drawn
 OUTSIDE = 0.05  # share of rows outside the range of training that is worth a word
-APART = 0.1  # distance between coverage and level that is worth a word
 
 
 # ---------------------------------------------------------------- words

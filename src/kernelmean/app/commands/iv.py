@@ -135,7 +135,7 @@ class Settings(Shared):
     def asked_of(self, used: Used, at: Path | None) -> Any:
         """The rows to predict for: those of a file, or those used, as they stand in theirs."""
         if at is None:
-            return used.own
+            return used.all if used.source is None else used.source
         if used.design is None:
             return self.numbers(at, by_option(used.columns, "xc"), first=True)[1]
         table = self.table(at)
@@ -165,7 +165,7 @@ class Used:
     design : Design or None
         How a formula makes the columns; None where they are those of the file.
     source : DataFrame, optional
-        The columns of the file that a formula is about.
+        The rows used, in the columns of the file that a formula is about.
     """
 
     frame: pd.DataFrame
@@ -173,11 +173,6 @@ class Used:
     columns: Roles
     design: Design | None = None
     source: pd.DataFrame | None = None
-
-    @property
-    def own(self) -> Any:
-        """The rows used, as they stand in the file."""
-        return self.all if self.source is None else self.source.loc[self.frame.index]
 
     @classmethod
     def by_formula(cls, table: tables.Table, formula: str, gaps: bool, drop_missing: bool) -> Used:
@@ -190,7 +185,7 @@ class Used:
         design, y, X, Z, C = read_formula(formula, used, gaps=gaps)
         frame = pd.concat([y, X, Z, C], axis=1)  # which leaves out what is None
         columns = Roles(str(y.name), tuple(X), tuple(Z), () if C is None else tuple(C), "xzc")
-        return cls(frame, frame, columns, design, used)
+        return cls(frame, frame, columns, design, used.loc[frame.index])
 
     @property
     def needed(self) -> list[str]:
@@ -379,18 +374,12 @@ class FirstStage:
 
 def _f_statistic(x: np.ndarray, Z: np.ndarray, C: np.ndarray) -> float:
     base = np.hstack([np.ones((len(x), 1)), C])
-    small, rank_small = _residual(x, base)
-    large, rank_large = _residual(x, np.hstack([base, Z]))
+    less, rank_small = inference.unexplained(base, x)
+    left, rank_large = inference.unexplained(np.hstack([base, Z]), x)
     if rank_large == rank_small or rank_large >= len(x):
         return 0.0
-    return float((small - large) / (rank_large - rank_small) / (large / (len(x) - rank_large)))
-
-
-def _residual(x: np.ndarray, columns: np.ndarray) -> tuple[float, int]:
-    norms = np.linalg.norm(columns, axis=0)  # 0 of an indicator that no row looked at has
-    scaled = columns / np.where(norms > 0, norms, 1.0)
-    coef, _, rank, _ = np.linalg.lstsq(scaled, x, rcond=None)
-    return float(np.sum((x - scaled @ coef) ** 2)), int(rank)
+    small, large = float(less @ less), float(left @ left)
+    return (small - large) / (rank_large - rank_small) / (large / (len(x) - rank_large))
 
 
 # ---------------------------------------------------------------- words

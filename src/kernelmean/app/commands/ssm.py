@@ -17,13 +17,12 @@ from .. import series, tables, words
 from ..command import Command, Data, option, typed
 from ..errors import noted
 from ..report import Block, Fact, Figure, Grid, Prose, Report, account, analysis
-from ..series import COLUMNS, Rows, covered, rmse, straight
+from ..series import APART, COLUMNS, Rows, covered, rmse, straight
 from ..words import names, number, percent
 
 SAY = words.Texts("ssm")
 HELD_OUT = 0.2  # of each sequence: rows at its end
 SHORTEST = 20  # rows held out, below which they tell nothing
-APART = 0.1  # distance between coverage and level that is worth a word
 RIVALS = ("AR(1)", "no change", "mean")
 DIMENSIONS = {"auto": "auto", **{str(size): size for size in range(1, 11)}}  # by what is typed
 
