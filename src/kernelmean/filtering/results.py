@@ -74,8 +74,8 @@ class _Steps(_States, Batch):
 
     def _parts(self) -> list[Self]:
         """The same laws, so few at a time that their weights take little memory."""
-        step = block_rows(COPIES * self.machine.points.shape[0])
-        return [self[i : i + step] for i in range(0, len(self), step)]
+        rows = block_rows(COPIES * self.machine.points.shape[0])
+        return [self[some] for some in arrays.slices(len(self), rows)]
 
     def __len__(self) -> int:
         return len(self.steps)
