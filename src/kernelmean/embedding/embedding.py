@@ -175,8 +175,6 @@ class MeanEmbedding(Scored, WeightedPoints):
         m._wide = m._wide and m._wide.on(chosen)
         return m
 
-    marginal.__doc__ = WeightedPoints.marginal.__doc__
-
     def __repr__(self) -> str:
         n, d = self._points.shape
         many = "" if self.batch is None else f"batch of {self.batch}, "
