@@ -179,10 +179,10 @@ class Belief(_States):
         """
         point, seen = as_observation(x, self.machine.points_x)
         given = None if supervision is None else inputs.pairs(self.machine, supervision)
+        step = replace(self.step, collapsed=False)
         if seen[0]:
-            self.step = self.machine.observed(self.step, point, given)
-        else:
-            self.step = replace(self.step, collapsed=False)
+            (step,) = self.machine.advance(step, point, ~seen, [slice(0, 1)], lambda *_: given)
+        self.step = step
         inputs.warn_of_collapse([self.step])
         return self
 
