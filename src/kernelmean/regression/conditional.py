@@ -250,10 +250,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         Phi = self.features_x_.transform(m.points)
         mass = m.apply_weights(arrays.namespace(Phi).ones_like(Phi[:, :1]))
         found = self._embed(m.apply_weights(Phi), mass)
-        labels = Labels.of(None, self.target_names_)
-        return found.carrying(
-            labels=replace(labels, index=m.labels.index), extrapolated=m.extrapolated
-        )
+        labels = replace(Labels.of(None, self.target_names_), index=m.labels.index)
+        return found.carrying(labels=labels, extrapolated=m.extrapolated)
 
     def predict(self, X) -> Array:
         """Σ_i w_i(x) y_i, the conditional mean without normalisation, (batch,) or (batch, d_y).
