@@ -67,7 +67,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         weights = _check_weights(weights, n)
         checks.check_library(weights, rows, "weights", "the points")
         super().__init__(rows, weights, None, kernel)
-        self._labels = UNNAMED if names is None else Labels(tuple(names))
+        self._labels = Labels.of(None, names)
         self._asked = None if asked == kernel else asked
 
     def carrying(
