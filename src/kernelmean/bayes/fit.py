@@ -75,14 +75,12 @@ class PairsFit(Saveable):
 
     def once(self, name: str, key: tuple, search: Callable[[], Any]) -> Any:
         """What a search finds, sought anew only where the key is not one of the last two."""
-        before = f"{name}, before"
-        last, older = self.found.get(name), self.found.get(before)
-        if last is None or not _same(last[0], key):
-            known = older if older is not None and _same(older[0], key) else None
-            self.found[name] = known or (key, search())
-            if last is not None:
-                self.found[before] = last
-        return self.found[name][1]
+        names = name, f"{name}, before"
+        last = [self.found[at] for at in names if at in self.found]
+        found = next((pair for pair in last if _same(pair[0], key)), None) or (key, search())
+        last = [found, *(pair for pair in last if pair is not found)]
+        self.found.update(zip(names, last, strict=False))
+        return found[1]
 
 
 def _same(known: tuple, key: tuple) -> bool:
