@@ -67,7 +67,7 @@ def test_answers_stand_on_the_nearest_nodes(model, tracks):
 def test_an_update_is_bayes_rule(model, record):
     machine, x = model.machine_, record[2][:1]
     step = machine.predicted(model.filter(x).steps[0])
-    after = machine.observed(step, record[2][1:2])
+    (after,) = machine.updated([step], machine.coordinates(record[2][1:2]))
     laws = StateLaw(machine.observing, machine.standard)
     told = laws.at(step.cloud).log_density_of_pairs(
         np.repeat(machine.coordinates(record[2][1:2]), len(step.belief), axis=0)

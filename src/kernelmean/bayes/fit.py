@@ -15,7 +15,7 @@ from ..densities.bending import Bent, long_tails
 from ..features.base import FeatureMap
 from ..features.choose import as_target_map, fit_pairs, kernel_of
 from ..kernels import Kernel
-from ..regression.leave_one_out import best_scale, losses_of_kernels, standardised
+from ..regression.leave_one_out import losses_of_kernels, tuned
 from ..regression.support import Support
 
 REACH = 0.5  # widths of the box of observations, beyond it: kernels still tell more than its edge
@@ -75,14 +75,12 @@ class PairsFit(Saveable):
 
     def once(self, name: str, key: tuple, search: Callable[[], Any]) -> Any:
         """What a search finds, sought anew only where the key is not one of the last two."""
-        before = f"{name}, before"
-        last, older = self.found.get(name), self.found.get(before)
-        if last is None or not _same(last[0], key):
-            known = older if older is not None and _same(older[0], key) else None
-            self.found[name] = known or (key, search())
-            if last is not None:
-                self.found[before] = last
-        return self.found[name][1]
+        names = name, f"{name}, before"
+        last = [self.found[at] for at in names if at in self.found]
+        found = next((pair for pair in last if _same(pair[0], key)), None) or (key, search())
+        last = [found, *(pair for pair in last if pair is not found)]
+        self.found.update(zip(names, last, strict=False))
+        return found[1]
 
 
 def _same(known: tuple, key: tuple) -> bool:
@@ -114,8 +112,7 @@ def learn_observations(asked: Any, names: list[str] | None, X, fit: PairsFit) ->
     copies = how_often(seen, fit.latents)
     kernel = bent_or_not(asked, names, seen, fit.Q, copies)
     if asked.tune_lengthscale:
-        targets = [fit.Q, standardised(fit.latents)] if fit.features_z.kernel_.boxed else [fit.Q]
-        kernel = kernel.scaled(best_scale(kernel, seen, *targets, copies=copies))
+        kernel = tuned(kernel, seen, fit.features_z.kernel_, fit.latents, fit.Q, copies)
     features, Phi = fit_pairs(asked.features, seen, kernel, fit.latents, fit.features_z.kernel_)
     fit.order.renumber(features)
     return replace(fit, features_x=features, Phi=Phi, copies=copies, seen=X)

@@ -271,12 +271,11 @@ class KernelBayes(Saveable, BaseEstimator):
         near = points if support is None else support.nearest(points, self.kernel_x_)
         if bool(arrays.namespace(near).all(near == points)):
             return X
-        table = X.to_frame() if hasattr(X, "to_frame") else X
+        table = checks.as_table(X)
         return type(table)(near, X.index, table.columns) if hasattr(X, "iloc") else near
 
     def regularisers(self, prior=None, supervision=None) -> tuple[float | None, float]:
         """η and λ (or δ) that `posterior` uses with this prior; η is None for a given ratio."""
-        check_is_fitted(self)
         if self.density_ is not None:
             return ratio_of(prior, self._learned, self).reg, self.density_.reg_
         pairs = self._pairs(prior, supervision)
@@ -314,7 +313,7 @@ class KernelBayes(Saveable, BaseEstimator):
         checks.refuse_far(X, "X")
         checks.check_order(Z, self.latent_names_, "Z", "the training latents")
         laws, rows = self.posterior(X), checks.as_points(Z, "Z")
-        checks.check_lengths(arrays.to_numpy(laws.mean()).shape[0], rows.shape[0], "X", "Z")
+        checks.check_lengths(len(laws), rows.shape[0], "X", "Z")
         checks.check_columns(rows, self.points_.shape[1], "Z", "the training latents")
         if isinstance(laws, MovedLaws):
             found = arrays.to_numpy(laws.density_of_pairs(rows))

@@ -76,11 +76,6 @@ class Simulated:
     box: Box | None = None
     larger: float = 1.0
 
-    @classmethod
-    def of(cls, source: Source, n: int) -> Simulated:
-        """The first n."""
-        return cls(source, *source.pairs(source.parameters(n)))
-
     def scored(self) -> Simulated:
         """With the normal scores of the prior."""
         return replace(self, prior=NormalScores.of(self.source.parameters(PRIOR)))

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-from sklearn.utils.validation import check_is_fitted
-
 from ..core import Array, Labels, arrays, solves
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
@@ -65,7 +63,6 @@ def product_rule(c: ConditionalEmbedding, m) -> MeanEmbedding:
     """
     if not isinstance(c, ConditionalEmbedding):
         raise ValueError(f"c is {type(c).__name__}; a fitted ConditionalEmbedding is needed")
-    check_is_fitted(c)
     marginal = c.apply(m)
     xp = arrays.namespace(c.points_x_)
     d_x, d_y = c.points_x_.shape[1], c.points_.shape[1]

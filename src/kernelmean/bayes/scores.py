@@ -35,9 +35,7 @@ class NormalScores:
 
     def back(self, Z: np.ndarray) -> np.ndarray:
         """Rows with these scores, within the range of the draws."""
-        return np.column_stack(
-            [np.interp(s, z, q) for s, (z, q) in zip(Z.T, self.knots, strict=True)]
-        )
+        return NormalScores(tuple(knots[::-1] for knots in self.knots))(Z)
 
     def log_density(self, X: np.ndarray) -> np.ndarray:
         """Of rows (m, d), (m,), with independent columns: Σ_j log φ(z_j) dz_j/dx_j."""

@@ -134,7 +134,7 @@ def simulate_posterior(
     rng = checks.generator(random_state)
     source = Source(prior_sampler, simulator, batch_size, n_jobs, rng, verbose)
     first, *later = map(len, np.array_split(np.arange(n), asked or (ROUNDS if open_ else 1)))
-    known = Simulated.of(source, first)
+    known = Simulated(source, *source.pairs(source.parameters(first)))
     _check_data(known.data, rows)
     if isinstance(model, ConditionalDensity):
         _check_parameters(known.theta)

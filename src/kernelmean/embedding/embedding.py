@@ -67,7 +67,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         weights = _check_weights(weights, n)
         checks.check_library(weights, rows, "weights", "the points")
         super().__init__(rows, weights, None, kernel)
-        self._labels = UNNAMED if names is None else Labels(tuple(names))
+        self._labels = Labels.of(None, names)
         self._asked = None if asked == kernel else asked
 
     def carrying(
@@ -174,8 +174,6 @@ class MeanEmbedding(Scored, WeightedPoints):
             m._bandwidth = tuple(m._bandwidth[j] for j in chosen)
         m._wide = m._wide and m._wide.on(chosen)
         return m
-
-    marginal.__doc__ = WeightedPoints.marginal.__doc__
 
     def __repr__(self) -> str:
         n, d = self._points.shape

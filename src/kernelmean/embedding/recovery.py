@@ -41,8 +41,7 @@ def default_bandwidth(m: WeightedPoints) -> tuple[float, ...]:
     The spread is half the distance between the 16% and 84% quantiles: weights of both signs can
     leave a variance of zero, or less, where the distribution is wide.
     """
-    m = m.normalised().members()
-    m = m[slice(0, 100)]  # which stand for all
+    m = m.normalised().members()[:100]  # which stand for all
     n, d = m.points.shape
     low, high = (quantiles(lines(m, 0.0), q) for q in (0.159, 0.841))
     effective = 1.0 / np.maximum((m.weights**2).sum(-1), np.finfo(float).tiny)

@@ -148,8 +148,7 @@ class WeightedPoints(Saveable):
 
         A total too near zero to divide by is left as it is, with a `NumericalWarning`.
         """
-        total = divisor(self.total())
-        return self.reweighted(self._left / (total if self.batch is None else total[:, None]))
+        return self.reweighted(self._left / divisor(self.total())[..., None])
 
     def __call__(self, Y) -> Array:
         """μ(y_j) = Σ_i w_i k(x_i, y_j), shape (m,) or (batch, m)."""

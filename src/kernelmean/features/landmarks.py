@@ -53,7 +53,7 @@ class Landmarks(FeatureMap):
         """Of Gram matrices of blocks of rows and the landmarks, put together."""
         checks.check_library(X, self.landmarks_, "X")
         rows = block_rows(self.rank_ * (CACHED_SHARE if isinstance(X, np.ndarray) else 1))
-        blocks = row_blocks(X, rows=rows) if X.shape[0] > rows else [(X,)]
+        blocks = row_blocks(X, rows=rows)
         parts = [times(self.kernel_.gram_of(block, self.landmarks_)) for (block,) in blocks]
         return parts[0] if len(parts) == 1 else arrays.namespace(X).concat(parts)
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import Array, arrays, checks, parameters
@@ -227,10 +226,7 @@ class Neural(FeatureMap):
         return parameters.with_old_keywords(cls, state)
 
     def __sklearn_clone__(self) -> Neural:
-        if self.trained:
-            return self
-        copied = {k: clone(v, safe=False) for k, v in self.get_params(deep=False).items()}
-        return type(self)(**copied)
+        return self if self.trained else super().__sklearn_clone__()
 
     def _transform(self, X) -> Array:
         device = _device(self.device)

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -445,8 +445,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     def _labels(self, rows: Labels) -> Labels:
         """Of the states at the times of these rows."""
-        names = self.state_names_
-        return Labels(None if names is None else tuple(names), rows.index)
+        return replace(Labels.of(None, self.state_names_), index=rows.index)
 
 
 def _supervisor(machine: Recursion, supervision, n: int) -> Callable | None:

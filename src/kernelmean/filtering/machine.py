@@ -92,13 +92,6 @@ class Recursion(Saveable, ABC):
         """The law of the training states."""
         return MeanEmbedding.of_parts(self.points, self.usual, None, self.kernel_z)
 
-    def observed(self, step: Step, x, supervision=None) -> Step:
-        """The step after one observation, (1, d_x)."""
-        step, phi = replace(step, collapsed=False), self.coordinates(x)
-        if supervision is None:
-            return self.updated([step], phi)[0]
-        return self.guided(step, x[0, :], phi[0, :], supervision)
-
     def advance(
         self, first: Step, points, missing, sequences, supervise: Callable | None = None
     ) -> list[Step]:

@@ -97,6 +97,10 @@ class NodeMachine(Recursion):
         """Of an observation, at each node."""
         return StateLaw(self.observing, self.standard).at(self._inner(self.points))
 
+    @cached_property
+    def _tree(self) -> cKDTree:
+        return cKDTree(self._inner(self.points))
+
     def _inner(self, points) -> np.ndarray:
         """States in the units of the laws."""
         return (points - self.middle) / self.units
@@ -110,13 +114,12 @@ class NodeMachine(Recursion):
 
     def first(self, prior: MeanEmbedding) -> Step:
         """Each point of the prior gives its weight to the node that is nearest."""
-        weights = arrays.to_numpy(prior.weights)
-        if prior.points is self.points:
-            return self._step(weights, "start")
-        own = self._inner(arrays.to_numpy(prior.points))
-        near = cKDTree(self._inner(self.points)).query(own)[1]
-        told = np.bincount(near, np.maximum(weights, 0.0), len(self.points))
-        return self._step(told, "start")
+        points, weights = (arrays.to_numpy(A) for A in (prior.points, prior.weights))
+        return self._step(self._told(self._inner(points), np.maximum(weights, 0.0)), "start")
+
+    def _told(self, points, weights) -> np.ndarray:
+        """Weights of the nodes, each point counting at the nearest, (N,)."""
+        return np.bincount(self._tree.query(points)[1], weights, len(self.points))
 
     def predicted(self, step: Step) -> Step:
         """One step on in time."""
@@ -141,12 +144,11 @@ class NodeMachine(Recursion):
         """A filtered step once the belief about the next one is known."""
         ahead = np.maximum(step.belief @ self.transition, np.finfo(float).tiny)
         factor = self.transition @ (later.belief / ahead)
-        revised = self._weighed(step, step.belief * factor, "smoothed")
-        return replace(revised, collapsed=step.collapsed)
+        return self._weighed(step, step.belief * factor, "smoothed")
 
     def _weighed(self, step: Step, weights: np.ndarray, kind: str) -> Step:
         """The same step with other weights."""
-        return self._step(weights, kind)
+        return replace(self._step(weights, kind), collapsed=step.collapsed)
 
     def _step(self, weights: np.ndarray, kind: str) -> Step:
         """Weights in proportion to these; the usual ones where they come to nothing."""

@@ -55,10 +55,6 @@ class ParticleMachine(NodeMachine):
         self.low, self.high = laws.box
 
     @cached_property
-    def _tree(self) -> cKDTree:
-        return cKDTree(self._inner(self.points))
-
-    @cached_property
     def _drawn(self) -> np.ndarray:
         """Weights of particles that have moved, and of those that begin anew."""
         n, anew = self.count, round(ANEW * self.count)
@@ -83,10 +79,6 @@ class ParticleMachine(NodeMachine):
         read = np.concatenate([[1.0], w @ points * self.units + self.middle])
         return Step(w, read, kind, partial(self._told, points, w), cloud=points, age=age)
 
-    def _told(self, points, weights) -> np.ndarray:
-        """Weights of the nodes, (N,)."""
-        return np.bincount(self._tree.query(points)[1], weights, len(self.points))
-
     def predicted(self, step: Step) -> Step:
         """One step on in time."""
         rng, n = np.random.default_rng(step.age), self.count
@@ -108,7 +100,7 @@ class ParticleMachine(NodeMachine):
         return super()._one(step, laws.log_density(x[None])[:, 0])
 
     def _weighed(self, step: Step, weights: np.ndarray, kind: str) -> Step:
-        return self._on(step.cloud, weights, kind, step.age)
+        return replace(self._on(step.cloud, weights, kind, step.age), collapsed=step.collapsed)
 
     def smoothed(self, step: Step, later: Step) -> Step:
         """A filtered step once the belief about the next one is known."""
@@ -123,8 +115,7 @@ class ParticleMachine(NodeMachine):
         led = before > 0
         ratios, factor = after[led] / before[led], np.ones_like(w)
         factor[many] = ratios[cKDTree(own[led]).query(own)[1]]
-        revised = self._weighed(step, w * factor, "smoothed")
-        return replace(revised, collapsed=step.collapsed)
+        return self._weighed(step, w * factor, "smoothed")
 
 
 def machine_of(laws: Laws, kernel_x: Kernel, kernel_z: Kernel, limit, quick: bool) -> NodeMachine:

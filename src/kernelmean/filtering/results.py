@@ -74,8 +74,8 @@ class _Steps(_States, Batch):
 
     def _parts(self) -> list[Self]:
         """The same laws, so few at a time that their weights take little memory."""
-        step = block_rows(COPIES * self.machine.points.shape[0])
-        return [self[i : i + step] for i in range(0, len(self), step)]
+        rows = block_rows(COPIES * self.machine.points.shape[0])
+        return [self[some] for some in arrays.slices(len(self), rows)]
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -179,10 +179,10 @@ class Belief(_States):
         """
         point, seen = as_observation(x, self.machine.points_x)
         given = None if supervision is None else inputs.pairs(self.machine, supervision)
+        step = replace(self.step, collapsed=False)
         if seen[0]:
-            self.step = self.machine.observed(self.step, point, given)
-        else:
-            self.step = replace(self.step, collapsed=False)
+            (step,) = self.machine.advance(step, point, ~seen, [slice(0, 1)], lambda *_: given)
+        self.step = step
         inputs.warn_of_collapse([self.step])
         return self
 

@@ -20,7 +20,7 @@ from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding, as_embedding
 from ..embedding.law import interval_like_target, like_target, names_like
 from ..features.choose import as_target_map, fit_pairs, kernel_of, refuse_lengthscale
-from .leave_one_out import LeaveOneOut, best_scale, standardised
+from .leave_one_out import LeaveOneOut, tuned
 from .smoother import with_ones
 from .support import Support
 from .width import Told, told
@@ -184,10 +184,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         Psi = self.features_y_.fit_transform(points_y, self.kernel_y_)
         if self.tune_lengthscale:
             refuse_lengthscale(self.features)
-            own, free = how_often(points_x, points_y), self.intercept_
-            targets = [Psi, standardised(points_y)] if self.kernel_y_.boxed else [Psi]
-            scale = best_scale(kernel_x, points_x, *targets, intercept=free, copies=own)
-            kernel_x = kernel_x.scaled(scale)
+            known = points_x, self.kernel_y_, points_y, Psi, how_often(points_x, points_y)
+            kernel_x = tuned(kernel_x, *known, self.intercept_)
         self.features_x_, Phi = fit_pairs(
             self.features, points_x, kernel_x, points_y, self.kernel_y_
         )
@@ -252,10 +250,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         Phi = self.features_x_.transform(m.points)
         mass = m.apply_weights(arrays.namespace(Phi).ones_like(Phi[:, :1]))
         found = self._embed(m.apply_weights(Phi), mass)
-        labels = Labels.of(None, self.target_names_)
-        return found.carrying(
-            labels=replace(labels, index=m.labels.index), extrapolated=m.extrapolated
-        )
+        labels = replace(Labels.of(None, self.target_names_), index=m.labels.index)
+        return found.carrying(labels=labels, extrapolated=m.extrapolated)
 
     def predict(self, X) -> Array:
         """Σ_i w_i(x) y_i, the conditional mean without normalisation, (batch,) or (batch, d_y).

@@ -22,12 +22,14 @@ SCALE_PRECISION = 1e-3  # in that of a scale
 PAIRED = 2.0  # standard errors of a difference of losses that a larger λ may cost
 
 
-def best_scale(kernel_x, points_x, *targets, intercept: bool = False, copies=None) -> float:
-    """Scale of the lengthscales of `kernel_x`, in `SCALES`, by leave-one-out losses of targets.
+def tuned(kernel_x, points_x, kernel_y, points_y, Psi, copies, intercept: bool = False) -> Any:
+    """`kernel_x` with a scale of its lengthscales, in `SCALES`, by leave-one-out losses of y.
 
-    It has the least product of them: where one loss falls by a tenth another may grow by a tenth,
-    whatever their units. Of several that of the first is no larger than without the scale.
+    They are those of its coordinates Ψ and, where y are numbers, of y itself. The scale has their
+    least product: where one falls by a tenth the other may grow by a tenth, whatever their units.
+    Of both the first is no larger than without the scale.
     """
+    targets = [Psi, standardised(points_y)] if kernel_y.boxed else [Psi]
     losses = losses_of_kernels(points_x, targets, intercept, copies)
     most = (1 + ROUNDING) * losses(kernel_x)[0] if len(targets) > 1 else math.inf
 
@@ -35,7 +37,8 @@ def best_scale(kernel_x, points_x, *targets, intercept: bool = False, copies=Non
         found = losses(kernel_x.scaled(scale))
         return math.prod(found) * (1.0 if found[0] <= most else WALL)
 
-    return minimise_log10(product, *SCALES, points=9, precision=SCALE_PRECISION)[0]
+    scale, _ = minimise_log10(product, *SCALES, points=9, precision=SCALE_PRECISION)
+    return kernel_x.scaled(scale)
 
 
 def losses_of_kernels(
