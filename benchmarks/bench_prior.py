@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from _harness import Table
+from _harness import Table, arguments
 from sklearn.datasets import load_diabetes, load_iris, load_wine
 
 import kernelmean as km
@@ -144,3 +144,11 @@ def priors(
             out.row(name, n, a, c, b, d, held)
             ratios.append((a / c, b / d))
     out.row("all, ratios", "", *np.exp(np.mean(np.log(ratios), axis=0)), "", "", "")
+
+
+if __name__ == "__main__":
+    if arguments(__doc__).quick:
+        priors([190000], {"sensor": DESIGNS["sensor"]}, [200])
+    else:
+        priors(range(191000, 191003))
+        priors(range(191100, 191103), OTHERS)
