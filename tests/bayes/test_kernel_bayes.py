@@ -649,6 +649,15 @@ class TestSelection:
         eta = km.DensityRatio().fit(Z, prior).reg_
         assert model.regularisers(prior)[0] == pytest.approx(eta, rel=1e-6)
 
+    @pytest.mark.parametrize("rows", [1, 2])
+    def test_a_prior_of_few_rows_chooses_nothing(self, rows):
+        rng = np.random.default_rng(4)
+        Z, prior = rng.normal(size=(200, 1)), rng.normal(0.8, 0.5, size=(rows, 1))
+        X = Z + 0.5 * rng.normal(size=Z.shape)
+        model = km.KernelBayes().fit(X, Z)
+        alone = km.KernelBayes(ratio=km.DensityRatio(model.kernel_z_)).fit(X, Z)
+        assert_allclose(model.predict(X[:9], prior), alone.predict(X[:9], prior), atol=1e-8)
+
     def test_a_learned_ratio_is_kept(self, xy, new, prior_points, tmp_path, monkeypatch):
         model = km.KernelBayes().fit(*xy)
         expected = model.weights(new, prior_points)

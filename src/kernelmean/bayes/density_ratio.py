@@ -25,6 +25,7 @@ from .odds import Logistic, Odds, best_odds
 
 SCALES = (2.0, 0.5, 0.25, 0.125)  # of the median lengthscale, that are tried
 SCALE_ROWS = 1_000  # that lengthscales are compared on
+FEWEST = 5  # rows of a numerator: fewer do not say how surely one ratio is nearer than another
 
 
 @by_blocks("predict", tables=("Z",))
@@ -43,7 +44,7 @@ class DensityRatio(Saveable, BaseEstimator):
     kernel : Kernel, str, scikit-learn kernel or callable
         Its median lengthscale is taken over the denominator; by name, distances are of columns
         over their standard deviations there, and where η is chosen the lengthscale is 2, 1/2, 1/4
-        or 1/8 of the median if rows left out clearly say so.
+        or 1/8 of the median if rows left out clearly say so (five of the numerator, or more).
     reg : float, optional
         η, per sample. None takes the minimiser of the closed-form leave-one-out score, below
         mean k(z, z)/n only if clearly (a numerator with unequal weights counts as known: nothing
@@ -119,7 +120,8 @@ class DensityRatio(Saveable, BaseEstimator):
         m = as_one_embedding(numerator, self.kernel_, "numerator", d, "denominator", names)
         self.features_, share = as_feature_map(self.features), float(self.relative)
         rows_z, self.odds_, self.odds_gain_ = order.sorted(Z), None, math.nan
-        if self.reg is None and is_tuned(self.kernel):
+        told = m.points.shape[0] >= FEWEST or not sampled_equally(m.weights)
+        if self.reg is None and is_tuned(self.kernel) and told:
             few = FewRows.of(rows_z, m, share)
             self.kernel_ = few.tuned(self.kernel_)
             way, self.odds_gain_ = few.beside_odds(self.kernel_)
