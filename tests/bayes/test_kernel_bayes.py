@@ -664,6 +664,9 @@ class TestSelection:
         model.save(tmp_path / "model")
         again = km.load(tmp_path / "model")
         assert_array_equal(again.weights(new, prior_points), expected)
+        model.ratio = km.DensityRatio(relative=0.5)  # another is
+        assert np.abs(model.weights(new, prior_points) - expected).max() > 1e-3
+        model.ratio = None
         monkeypatch.setattr(km.DensityRatio, "fit", None)  # nothing is learned again
         for known in (model, again):
             assert_array_equal(known.weights(new, prior_points), expected)

@@ -299,6 +299,20 @@ def test_tune_lengthscale_weighs_means_beside_laws():
     assert abs(np.log(best / scales[np.argmin(laws)])) > 0.2  # by laws alone it is another
 
 
+def test_tune_lengthscale_takes_no_means_of_categories(xy):
+    """Codes that say nothing decide nothing, beside a number as alone."""
+    X, Y = xy
+    codes, others = np.arange(len(X)) % 4, np.array([0.0, 1000.0, 7.0, -50.0])
+    kernel = km.on_columns({0: km.Gaussian(1.0), 1: "delta"})
+    a, b = (
+        km.ConditionalEmbedding(kernel_y=kernel, tune_lengthscale=True)
+        .fit(X, np.column_stack([Y[:, 0], told]))
+        .kernel_x_.lengthscale
+        for told in (codes, others[codes])
+    )
+    assert a == pytest.approx(b, rel=1e-9)
+
+
 # ---------------------------------------------------------------------------- probability tables
 @pytest.fixture
 def symbols() -> tuple[np.ndarray, np.ndarray]:

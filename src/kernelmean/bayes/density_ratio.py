@@ -120,8 +120,7 @@ class DensityRatio(Saveable, BaseEstimator):
         m = as_one_embedding(numerator, self.kernel_, "numerator", d, "denominator", names)
         self.features_, share = as_feature_map(self.features), float(self.relative)
         rows_z, self.odds_, self.odds_gain_ = order.sorted(Z), None, math.nan
-        told = m.points.shape[0] >= FEWEST or not sampled_equally(m.weights)
-        if self.reg is None and is_tuned(self.kernel) and told:
+        if self.reg is None and is_tuned(self.kernel):
             few = FewRows.of(rows_z, m, share)
             self.kernel_ = few.tuned(self.kernel_)
             way, self.odds_gain_ = few.beside_odds(self.kernel_)
@@ -209,6 +208,8 @@ class FewRows(NamedTuple):
 
     def tuned(self, kernel: Kernel) -> Kernel:
         """At another multiple of its lengthscale, if rows left out clearly prefer that ratio."""
+        if sampled_equally(self.m.weights) and self.m.points.shape[0] < FEWEST:
+            return kernel
         own = self._left_out(*self._coordinates(kernel))
         rows = own.careful_rows(own.best())
         gains = {}

@@ -153,5 +153,5 @@ def _standardised(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     size = np.abs(rows).max(axis=0)
     size = np.where(size > 0, size, 1.0)  # whose square may be no number
     unit = rows / size
-    centre, spread = unit.mean(axis=0), np.where(arrays.still(unit), 1.0, unit.std(axis=0))
+    centre, spread = unit.mean(axis=0), arrays.units(unit)
     return (unit - centre) / spread, centre * size, spread * size

@@ -54,7 +54,7 @@ def ratio_of(prior, fit: PairsFit, asked: Any) -> Ratio:
     kernel = fit.features_z.kernel_
     m = MeanEmbedding(fit.latents, kernel=kernel) if prior is None else prior
     m = as_one_embedding(m, kernel, "prior", d, "the training latents", asked.latent_names_)
-    U, eta = fit.features_z.transform(m.points), None
+    U, eta, key = fit.features_z.transform(m.points), None, (m.points, m.weights)
     free = given is None and asked.reg_prior is None and is_tuned(asked.kernel_z)
     if free and prior is not None and fit.rows is None and sampled_equally(m.weights):
         given = DensityRatio(asked.kernel_z, features=as_target_map(asked.features))
@@ -62,13 +62,13 @@ def ratio_of(prior, fit: PairsFit, asked: Any) -> Ratio:
         eta = asked.reg_prior
         if eta is None:
             left_out = partial(RatioLeftOut, fit.Q, fit.second_z, U, m.weights)
-            eta = fit.once("reg_prior", (m.points, m.weights), lambda: left_out().best())
+            eta = fit.once("reg_prior", key, lambda: left_out().best())
         coefficients = solves.ridge(fit.second_z, eta).solve(m.weights @ U)
         at: Callable = partial(_linear, fit.features_z, coefficients)
         beta = fit.Q @ coefficients / n
     elif isinstance(given, DensityRatio):
-        key = m.points, m.weights
-        learned = fit.once("ratio", key, lambda: clone(given).fit(fit.latents, m))
+        asked_for = *key, repr(given)
+        learned = fit.once("ratio", asked_for, lambda: clone(given).fit(fit.latents, m))
         at, beta, eta = learned.predict, learned.weights_, learned.reg_
     else:
         told = given(fit.points) if callable(given) else given

@@ -82,6 +82,13 @@ def still(X) -> Array:
     return xp.max(X, axis=0) == xp.min(X, axis=0)
 
 
+def units(X) -> Array:
+    """Standard deviations of the columns, and one for those that have none."""
+    xp = namespace(X)
+    spread = xp.std(X, axis=0)
+    return xp.where(still(X) | (spread == 0.0), 1.0, spread)
+
+
 def exp_in_place(A) -> Array:
     """exp(A), reusing the memory of `A` where the library can."""
     if isinstance(A, np.ndarray):

@@ -23,8 +23,7 @@ def covariance(m: WeightedPoints) -> Array:
     """
     xp = arrays.namespace(m.points)
     centre = xp.mean(m.points, axis=0)  # about the middle of the points, to keep digits
-    unit = xp.std(m.points, axis=0)
-    unit = xp.where(arrays.still(m.points) | (unit == 0.0), 1.0, unit)
+    unit = arrays.units(m.points)
     P = (m.points - centre) / unit
     n, d = P.shape
     second = m.apply_weights(xp.reshape(P[:, :, None] * P[:, None, :], (n, d * d)))

@@ -29,7 +29,7 @@ def tuned(kernel_x, points_x, kernel_y, points_y, Psi, copies, intercept: bool =
     least product: where one falls by a tenth the other may grow by a tenth, whatever their units.
     Of both the first is no larger than without the scale.
     """
-    targets = [Psi, standardised(points_y)] if kernel_y.boxed else [Psi]
+    targets = [Psi, standardised(points_y)] if kernel_y.roams else [Psi]
     losses = losses_of_kernels(points_x, targets, intercept, copies)
     most = (1 + ROUNDING) * losses(kernel_x)[0] if len(targets) > 1 else math.inf
 
@@ -72,8 +72,7 @@ def centred(rows) -> Array:
 
 def standardised(rows) -> Array:
     """The same over their standard deviations."""
-    xp = arrays.namespace(rows)
-    return centred(rows) / xp.where(arrays.still(rows), 1.0, xp.std(rows, axis=0))
+    return centred(rows) / arrays.units(rows)
 
 
 class LeaveOneOut(Saveable):

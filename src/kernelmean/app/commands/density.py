@@ -343,8 +343,9 @@ def run(settings: Settings, data: Data, at: At = None) -> Report:
     Writes density.csv, model.km and report.html into the folder --out.
     """
     s, known = settings, {"--x": settings.x}
-    for name in {"extrapolated", *(f"{y}_{end}" for y in s.y for end in ENDS)}.intersection(s.x):
-        raise UserError(SAY("taken", name=name))
+    taken = {"extrapolated", *(f"{y}_{end}" for y in s.y for end in ENDS)}
+    if both := [name for name in s.x if name in taken]:
+        raise UserError(SAY("taken", name=both[0]))
     frame, every = s.numbers(data, {"--y": s.y, **known})
     rows, asked = (None, None) if at is None else s.numbers(at, known, first=True)
     with s.stage("Learning the distribution", bars=True):
