@@ -197,7 +197,7 @@ def test_settings_in_words():
     assert [read_split(t) for t in ("loo", "samples", "0.25", "5")] == ["loo", "samples", 0.25, 5]
     assert [TRENDS[t] for t in ("auto", "none", "0", "2")] == ["auto", None, 0, 2]
     assert read_kernel("matern") == "matern"
-    assert read_kernel("linear") == {"*": "linear"}
+    assert read_kernel("linear") == "linear"
     assert read_kernel('"a,b"=category, *=linear') == {"a,b": "category", "*": "linear"}
     assert Settings().model().trend == "auto"
     assert Settings(split=0.5, kernel={"season": "linear"}).model().trend == 0

@@ -266,7 +266,7 @@ def test_columns_of_one_dask_array_are_made_together():
 
     table = da.from_array(normal(400, 4), chunks=(100, 4))
     table = table.map_blocks(counted, dtype=float, meta=np.empty((0, 4)))
-    model = km.KernelIV("linear", "linear", 1e-2, 1e-2, trend=0)
+    model = km.KernelIV(km.Linear(), km.Linear(), 1e-2, 1e-2, trend=0)
     with dask.config.set(scheduler="synchronous"):
         model.fit(table[:, :1], table[:, 1], table[:, 2:])
     assert made == [100] * 8  # four blocks; a few rows, and the sums of both stages

@@ -6,7 +6,7 @@ import iv_oracles as slow
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
 from kernelmean.instruments.basis import Polynomial
@@ -96,6 +96,50 @@ def test_nothing_but_straight_lines_is_least_squares():
     # slopes are held by 1/n, see the page on the jackknife
     assert_allclose(model.derivative(t[["x"]], t[["w"]])[0], b[1:], rtol=0.02)
     assert "two-stage least squares" in str(model.summary())
+
+
+def test_one_word_for_all_columns_says_what_the_star_does():
+    t = table(80)
+    given = t[["x"]], t["y"], t[["z"]], t[["w"]]
+    lines = {"*": "linear"}
+    expected = km.KernelIV(lines, lines).fit(*given).coef_
+    for forms in (("linear", "linear"), ("linear",), (lines,)):
+        assert_array_equal(km.KernelIV(*forms).fit(*given).coef_, expected)
+
+
+def test_a_line_keeps_the_kernel_that_its_instruments_were_given():
+    """b = (MᵀM/n + δ)⁻¹Mᵀy/n, rows of M = E[(1, x) | z] left out in turn, with n × n matrices."""
+    rng = np.random.default_rng(3)
+    Z = rng.uniform(-2, 2, (90, 1))
+    X = Z**2 + 0.5 * rng.normal(size=(90, 1))
+    y, lam, n = X[:, 0] + rng.normal(size=90), 1e-3, 90
+    for kernel_z in (km.Gaussian(1.0), {0: km.Gaussian(1.0)}):
+        model = km.KernelIV("linear", kernel_z, reg_stage1=lam, features=km.Exact()).fit(X, y, Z)
+        K = model.basis_z_.numbers(Z) @ model.basis_z_.numbers(Z).T
+        H, Phi = K @ np.linalg.inv(K + n * lam * np.eye(n)), model.basis_x_.numbers(X)
+        h = np.diag(H)[:, None]
+        M = (H @ Phi - h * Phi) / (1 - h)
+        held = np.diag([0.0, 1.0]) / n
+        b = np.linalg.solve(M.T @ M / n + held, M.T @ (y - y.mean()) / n)
+        assert_allclose(model.predict(X), y.mean() + Phi @ b, rtol=1e-8)
+        assert abs(model.average_derivative().value - 1) < 0.3  # of z alone nothing is learned
+    tuned = km.KernelIV("linear", "matern").fit(X, y, Z)
+    assert "Matern" in str(tuned.summary()) and np.isfinite(tuned.scales_z_).all()
+
+
+def test_a_curve_keeps_to_the_categories_of_its_instrument():
+    """Rows of M are the means of φ over the others of a category: M_i = (Σφ − φ_i)/(n_g − 1)."""
+    rng = np.random.default_rng(4)
+    Z = np.repeat(np.arange(6.0), 20)[:, None]
+    X = Z + 0.5 * rng.normal(size=Z.shape)
+    y, xi, n = np.sin(X[:, 0]) + 0.3 * rng.normal(size=120), 1e-3, 120
+    model = km.KernelIV(km.Gaussian(2.0), {0: "category"}, 1e-12, xi, trend=0).fit(X, y, Z)
+    Phi = model.basis_x_.numbers(X)
+    M = np.vstack([(g.sum(0) - g) / 19 for g in np.split(Phi, 6)])
+    held = np.diag([0.0] + [xi] * (Phi.shape[1] - 1))
+    b = np.linalg.solve(M.T @ M / n + held, M.T @ (y - y.mean()) / n)
+    assert_allclose(model.predict(X), y.mean() + Phi @ b, rtol=1e-6)
+    assert "6 categories" in str(model.summary())
 
 
 @pytest.mark.slow

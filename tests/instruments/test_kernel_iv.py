@@ -74,7 +74,7 @@ def test_hand_worked():
         np.array([[1.0], [1.0], [1.0], [2.0]]),
         np.array([0, 0, 6.0, 12]),
     )
-    iv = km.KernelIV("linear", "linear", 1e-13, 1e-13, split=0.5).fit(X, y, Z)
+    iv = km.KernelIV(km.Linear(), km.Linear(), 1e-13, 1e-13, split=0.5).fit(X, y, Z)
     assert_allclose(iv.predict([[1.0], [10.0]]), [2.0, 20.0], rtol=1e-8)
 
 

@@ -317,9 +317,9 @@ def test_repeats_exactly():
 
 def test_kernels_that_cannot_be_scaled_are_left_alone():
     X, y, Z = data()
-    for name in ("linear", "delta"):
-        iv = km.KernelIV(name, "gaussian", trend=0).fit(X, y, Z)
-        assert iv.kernel_x_ == km.as_kernel(name)
+    for kernel in (km.Linear(), km.as_kernel("delta")):
+        iv = km.KernelIV(kernel, trend=0).fit(X, y, Z)
+        assert iv.kernel_x_ == kernel
         assert np.isfinite(iv.predict(X)).all()
 
 

@@ -46,6 +46,10 @@ class StructuralDraft(Saveable):
         """Whether this is two-stage least squares."""
         return not self.bases[1].features.rank_
 
+    def curved(self, side: int) -> bool:
+        """Whether a kernel is used on a side."""
+        return not self.bare and self.kernels[side] is not None
+
     def straight(self, columns: int) -> bool:
         """Whether h is a line along each of the first so many columns."""
         plane = self.bare and self.trend == 1

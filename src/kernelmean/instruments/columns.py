@@ -152,9 +152,12 @@ def forms_of(kernel_x, kernel_z, roles: Roles) -> tuple[Forms, Forms]:
     """Of the regressors and of the instruments.
 
     What `kernel_x` says of a column by name holds for it as an instrument, too, unless `kernel_z`
-    says otherwise.
+    says otherwise. "auto" are Gaussian kernels, or straight lines where no regressor bends.
     """
     shared = _by_name(kernel_x, roles.regressors, roles.z, "kernel_x")
+    forms = _form_of_each(shared, kernel_x, roles.regressors)
+    if isinstance(kernel_z, str) and kernel_z == "auto":
+        kernel_z = "gaussian" if forms.bent else LINEAR
     own = _by_name(kernel_z, roles.instruments, (), "kernel_z")
     told = own
     if own is not None or (shared is not None and isinstance(kernel_z, str)):
@@ -162,7 +165,6 @@ def forms_of(kernel_x, kernel_z, roles: Roles) -> tuple[Forms, Forms]:
         exogenous = {name: given[OTHERS] for name in roles.c if OTHERS in given}
         named = {name: form for name, form in given.items() if name != OTHERS}
         told = exogenous | named | ({OTHERS: kernel_z} if own is None else own)
-    forms = _form_of_each(shared, kernel_x, roles.regressors)
     return forms, _form_of_each(told, kernel_z, roles.instruments)
 
 
@@ -194,6 +196,8 @@ def plainer_forms(x: Forms, z: Forms, X, own: int, told: int) -> list[tuple[Form
 
 def _by_name(asked, names: Sequence[str], more: Sequence[str], argument: str) -> dict | None:
     """The mapping with names in place of numbers; None where there is no mapping."""
+    if isinstance(asked, str) and asked == LINEAR:
+        return {OTHERS: LINEAR}
     if not isinstance(asked, Mapping):
         return None
     told: dict[str, Any] = {}

@@ -122,8 +122,8 @@ class Plan:
 
     def fit(self, parts: list[Part]) -> StructuralFit:
         """Drafts judged on a few rows; then both stages of the one taken, with all rows."""
-        if any(side.kernel is None for side in self.sides):
-            return self.finish(self.straight(self.trends[-1] or 1), parts)
+        if self.sides[0].kernel is None:
+            return self.finish(self.lines(self.trends[-1] or 1), parts)
         plans = [(self, ROWS), *((other, ROWS[:1]) for other in self.others)]
         makers = list(chain(*side_by_side(lambda plan: Plan.makers(*plan), plans, worth=0)))
         if len(makers) == len(self.trends) == 1:
@@ -262,6 +262,14 @@ class Plan:
         fitted = (Bare().fit(points, "linear") for points in self.points)
         x, z = map(Basis, (p.with_degree(degree) for p in plain), fitted)
         return self.draft(degree, tuple(side.plain.scales for side in self.sides), (x, z))
+
+    def lines(self, degree: int) -> StructuralDraft:
+        """Powers of the regressors alone, and of the instruments, unless these bend."""
+        draft = self.straight(degree)
+        if self.sides[1].kernel is None:
+            return draft
+        x, z = self._scales(ROWS)
+        return self.fine(self.draft(degree, (x, z), (draft.bases[0], self.basis(1, degree, z))))
 
     def draft(self, trend: int | None, scales: tuple, bases: Pair) -> StructuralDraft:
         """Coordinates at these lengthscales."""

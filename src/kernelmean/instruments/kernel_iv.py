@@ -48,10 +48,10 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     kernel_x, kernel_z : Kernel, str, scikit-learn kernel, callable or dict
         Kernels on the regressors (X, C) and on the instruments (Z, C). By name: a product over
         columns, each with a lengthscale of its own. A dict gives the form of each column, by name
-        or number: a kernel, "linear" (a straight line, which is not penalised) or "category" (a
-        shift for each value), "*" for all other regressors. Columns of C keep it as instruments,
-        and `kernel_x` may name columns of Z, too. Where nothing bends, this is two-stage least
-        squares.
+        or number: a kernel, "linear" (a straight line, which is not penalised; the word alone is
+        of all columns) or "category" (a shift for each value), "*" for all other regressors.
+        Columns of C keep it as instruments, and `kernel_x` may name columns of Z, too. "auto" are
+        Gaussian kernels, or straight lines where no regressor bends: two-stage least squares.
     reg_stage1, reg_stage2 : float, optional
         λ and ξ, per sample. None chooses them as above; under a share, by the paper's
         causal validation: λ minimises the stage-1 loss on the stage-2 rows, ξ minimises
@@ -132,7 +132,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     }
 
     kernel_x: Any = "gaussian"
-    kernel_z: Any = "gaussian"
+    kernel_z: Any = "auto"
     reg_stage1: float | None = None
     reg_stage2: float | None = None
     split: Any = "loo"

@@ -82,7 +82,8 @@ class Moving:
 
     Parameters
     ----------
-    scaled : Scaled
+    scaled : Scaled, optional
+        None where every column is straight.
     beside : array of shape (n, p)
         The trend: columns before the kernel's coordinates.
     free : bool
@@ -94,7 +95,7 @@ class Moving:
         every column: k at a typical pair is then that of one column.
     """
 
-    scaled: Scaled
+    scaled: Scaled | None
     beside: np.ndarray
     free: bool = True
     reg: float | None = None
@@ -103,13 +104,13 @@ class Moving:
     @classmethod
     def of(cls, side: Any, points: np.ndarray, u: np.ndarray | None, trend: int | None) -> Moving:
         """The columns of points that bend, beside a trend in all of them."""
-        bent = side.plain.bent
-        scaled = Scaled(side.kernel.on(bent, points.shape[1]), points[:, bent])
+        bent, kernel = side.plain.bent, side.kernel
+        scaled = kernel and Scaled(kernel.on(bent, points.shape[1]), points[:, bent])
         return cls(scaled, side.plain.with_degree(trend)(points), side.tuned, side.reg, u)
 
     def __post_init__(self) -> None:
-        d = self.scaled.points.shape[1]
-        middle, reach = (0.5 * np.log10(d), SCALE_DECADES) if self.free else (0.0, 0.0)
+        d = self.scaled.points.shape[1] if self.scaled else 0
+        middle, reach = (0.5 * np.log10(max(d, 1)), SCALE_DECADES) if self.free else (0.0, 0.0)
         of_reg, log_reg = REG_DECADES, START
         if self.reg is not None:
             log_reg = float(np.log10(max(self.reg, 10.0 ** REG_DECADES[0])))
@@ -120,12 +121,17 @@ class Moving:
 
     def columns(self, u: np.ndarray) -> np.ndarray:
         """The trend and the kernel's coordinates."""
-        return np.hstack([self.beside, self.scaled(u[:-1])])
+        return np.hstack([self.beside, self.curves(u)])
+
+    def curves(self, u: np.ndarray) -> np.ndarray:
+        """The kernel's coordinates."""
+        return self.scaled(u[:-1]) if self.scaled else self.beside[:, :0]
 
     def slope(self, on_columns: np.ndarray, on_reg: float, u: np.ndarray) -> np.ndarray:
         """In u, of a loss with these gradients with respect to the columns and the regulariser."""
         on_Phi = on_columns[:, self.beside.shape[1] :]
-        return np.append(self.scaled.pullback(on_Phi), on_reg * 10.0 ** u[-1] * np.log(10.0))
+        moved = self.scaled.pullback(on_Phi) if self.scaled else []
+        return np.append(moved, on_reg * 10.0 ** u[-1] * np.log(10.0))
 
     def descend(self, loss: Callable) -> None:
         """L-BFGS on the logarithm of the loss; with few rows the scales keep in step."""
@@ -148,7 +154,8 @@ def searched(x: Moving, z: Moving, y: np.ndarray, lines: int = 0) -> Pair:
     trend after the constant.
     """
     for side in (x, z):
-        side.scaled.choose(side.u[:-1])
+        if side.scaled:
+            side.scaled.choose(side.u[:-1])
     z.descend(first_loss(x, z, lines))
     if x.free and len(x.u) > 2:  # one scale is left to the grid
         x.descend(second_loss(x, z, y))
@@ -157,7 +164,7 @@ def searched(x: Moving, z: Moving, y: np.ndarray, lines: int = 0) -> Pair:
 
 def first_loss(x: Moving, z: Moving, lines: int = 0) -> Callable:
     """Of stage 1 with its slope, by the scales of instruments and λ."""
-    Phi = np.hstack([x.beside[:, 1 : 1 + lines], x.scaled(x.u[:-1])])
+    Phi = np.hstack([x.beside[:, 1 : 1 + lines], x.curves(x.u)])
 
     def loss(u):
         value, on_Theta, on_reg = stage1_loss(z.columns(u), Phi, 10.0 ** u[-1])

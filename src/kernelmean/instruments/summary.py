@@ -53,7 +53,10 @@ def _stages(model: Any, fit: StructuralFit) -> Block:
 def _kernels(fit: StructuralFit) -> list[Block]:
     degree = fit.draft.trend
     of_x, of_z = (
-        [*(_powers if fit.draft.bare else _kernel)(fit.draft, i, names), *_plain(fit, i, names)]
+        [
+            *(_kernel if fit.draft.curved(i) else _powers)(fit.draft, i, names),
+            *_plain(fit, i, names),
+        ]
         for i, names in enumerate((fit.roles.regressors, fit.roles.instruments))
     )
     Z = fit.sample[1][:, : len(fit.roles.z)]
@@ -64,16 +67,18 @@ def _kernels(fit: StructuralFit) -> list[Block]:
     if fit.bent < 1.0:
         text = f"{fit.bent:.2g} of the way from two-stage least squares to what bends"
         of_x.append(Line("share of the bend", fit.bent, text))
-    if not fit.draft.bare:
+    if fit.draft.curved(0):
         trend = "none" if degree is None else f"polynomial of degree {degree}"
         of_x.append(Line("trend beside the kernel", degree, trend))
     return [Block("Kernel on the regressors", of_x), Block("Kernel on the instruments", of_z)]
 
 
 def _powers(draft: StructuralDraft, i: int, names: list[str]) -> list[Line]:
+    squares = ": two-stage least squares" if draft.bare else ""
     constant = ", with Fuller's constant: instruments are weak" if draft.weak else ""
-    least = Line("kernel", None, f"none: two-stage least squares{constant}")
-    return [least, Line("powers of columns", draft.trend, f"up to {draft.trend}")]
+    least = Line("kernel", None, f"none{squares}{constant}")
+    powers = Line("powers of columns", draft.trend, f"up to {draft.trend}")
+    return [least, powers] if draft.bare or (draft.trend or 0) > 1 else [least]
 
 
 def _kernel(draft: StructuralDraft, i: int, names: list[str]) -> list[Line]:
@@ -97,8 +102,8 @@ def _plain(fit: StructuralFit, i: int, names: list[str]) -> list[Line]:
 
 def _numbers(model: Any, fit: StructuralFit) -> Block:
     p, xi = fit.specification_p, Line.chosen("reg_stage2 (ξ)", fit.regs[1], model.reg_stage2)
-    if fit.draft.bare:  # no bend at all
-        xi = Line(xi.name, xi.value, "∞: two-stage least squares")
+    if not fit.draft.curved(0):  # nothing that ξ is of
+        xi = Line(xi.name, xi.value, "∞: least squares")
     contradicted = " (the instruments contradict the fit)" if p < 0.05 else ""
     return Block(
         "Fit",

@@ -15,7 +15,7 @@ from ...core import Interval, Rows
 from ...core.moments import block_rows, evenly, how_often, row_blocks
 from ...display import CURVE, DATA, DRAWN, StructuralCurveDisplay
 from ...instruments import inference
-from ...instruments.columns import CATEGORY, LINEAR, OTHERS, Roles, check_repeated
+from ...instruments.columns import CATEGORY, Roles, check_repeated
 from ...instruments.formula import Design, names_of, read_formula
 from ...instruments.groups import kind_of
 from ...instruments.kernel_iv import KernelIV
@@ -49,7 +49,7 @@ def read_split(text: str) -> str | float | int:
 def read_kernel(text: str) -> str | dict[str, str]:
     """`--kernel`: a name, or column=form by commas, where "*" stands for all other columns."""
     if text in KernelName.__members__:
-        return {OTHERS: LINEAR} if text == LINEAR else text
+        return text
     pairs = dict(part.rpartition("=")[::2] for part in tables.split_names(text, "--kernel"))
     if "" in pairs or not {*pairs.values()} <= {*KernelName, CATEGORY}:
         raise ValueError
@@ -79,7 +79,7 @@ class Settings(Shared):
     def model(self) -> KernelIV:
         """The estimator, not fitted; without an intercept only where none is asked for."""
         trend = 0 if kind_of(self.split) == "share" and self.trend == "auto" else self.trend
-        kernel_z = "gaussian" if isinstance(self.kernel, dict) else self.kernel
+        kernel_z = "auto" if isinstance(self.kernel, dict) else self.kernel
         tune = "auto" if self.tune is None else self.tune
         how = {"split": self.split, "random_state": self.seed}
         return KernelIV(self.kernel, kernel_z, trend=trend, tune_lengthscale=tune, **how)
