@@ -130,7 +130,7 @@ class Moving:
     def slope(self, on_columns: np.ndarray, on_reg: float, u: np.ndarray) -> np.ndarray:
         """In u, of a loss with these gradients with respect to the columns and the regulariser."""
         on_Phi = on_columns[:, self.beside.shape[1] :]
-        moved = self.scaled.pullback(on_Phi) if self.scaled else []
+        moved = self.scaled.pullback(on_Phi) if self.scaled else np.empty(0)
         return np.append(moved, on_reg * 10.0 ** u[-1] * np.log(10.0))
 
     def descend(self, loss: Callable) -> None:
