@@ -41,8 +41,9 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         leans as several columns do (`CorrelatedGaussian`) where M is less so.
     bandwidth : float or sequence of float, optional
         γ, or one per column. None minimises the score over multiples of Silverman's rule, on at
-        most 2,000 evenly spaced rows, and follows the rate n^{−1/(d+4)} from there. Rows that are
-        there several times (a join, a bootstrap) are left out together.
+        most 2,000 evenly spaced rows, and follows the rate n^{−1/(d+4)} from there. Copies of a row
+        (a join, a bootstrap) are left out together; of one column, which may be rounded, only if
+        all values are there equally often.
     wide : "auto" or float in [0, 1)
         Share a of a wide law (Laplace, 1.5 mean deviations of X about its median). "auto" is the
         share under which rows left out are likeliest; 0 if the bandwidth is given, and of angles.
@@ -114,7 +115,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         self._n = points.shape[0] if rows is None else rows.n
         start = with_bandwidth(self.kernel, self.bandwidth, arrays.to_numpy(points), "kernel")
         kernel: Any = fitted_kernel(start, points, names=checks.column_names(X))
-        *few, different = _thinned(points, weights)
+        few, different = _thinned(points, weights)
         kernels = [kernel]
         if self.bandwidth is None:
             if self.kernel == "gaussian" and points.shape[1] > 1:
@@ -240,12 +241,12 @@ def _searched(points, weights, n: float, kernel: Kernel) -> Kernel:
     return kernel.scaled(factor * (rows / n) ** (1.0 / (d + 4)))
 
 
-def _thinned(points, weights) -> tuple[Array, Array, float]:
+def _thinned(points, weights) -> tuple[tuple[Array, Array], float]:
     """At most `ROWS` of them, evenly spaced in their canonical order; the share without copies."""
     rows = canonical_order(points, weights[:, None])[evenly(points.shape[0], ROWS)]
     few = arrays.take(weights, rows, axis=0)
     found = _each_once(arrays.take(points, rows, axis=0), few / arrays.namespace(few).sum(few))
-    return *found, found[0].shape[0] / len(rows)
+    return found, found[0].shape[0] / len(rows)
 
 
 def _each_once(points, weights) -> tuple[Array, Array]:
@@ -254,8 +255,7 @@ def _each_once(points, weights) -> tuple[Array, Array]:
     Equal values of a single column are copies only where each is there as often as all others.
     """
     rows = arrays.to_numpy(points)
-    known = {"return_index": True, "return_inverse": True, "return_counts": True}
-    _, first, which, each = np.unique(rows, axis=0, **known)
+    _, first, which, each = np.unique(rows, True, True, True, axis=0)
     alike = len(first) > each.max() == each.min() > 1
     if not alike and how_often(rows[:, :-1], rows[:, -1:]) is None:
         return points, weights

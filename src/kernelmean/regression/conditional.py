@@ -218,8 +218,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         law, labels = self._law(X), Labels.of(X, self.target_names_)
         if self._told is None:
             rows = self._order.sorted(self.points_), None, self._Phi, np.ones(self._Phi.shape[0])
-            known = self.reg_, self.intercept_
-            self._told = told(self.kernel_y_, *rows, *known, copies=self._copies())
+            copies = self._copies()
+            self._told = told(self.kernel_y_, *rows, self.reg_, self.intercept_, copies=copies)
         known = Told(*self._told).known(self.kernel_y_)  # of a file, a tuple
         return law.carrying(labels=labels, extrapolated=law.extrapolated, **known)
 
