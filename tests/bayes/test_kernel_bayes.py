@@ -595,6 +595,18 @@ class TestSelection:
         chosen = loss(rule, *problem, self.chosen(xy, prior_points, selection, rule))
         assert chosen <= min(losses) * (1 + 1e-3)
 
+    @pytest.mark.parametrize("selection", ["loo", "heldout"])
+    def test_a_table_twice_is_the_table_once(self, xy, new, selection):
+        """Copies of a pair are left out together: in folds, of widths of laws, of their means."""
+        rule = "importance" if selection == "loo" else "squared"
+        once, twice = (
+            km.KernelBayes(rule, selection=selection).fit(*(np.repeat(A, k, axis=0) for A in xy))
+            for k in (1, 2)
+        )
+        assert_allclose(twice.predict(new), once.predict(new), atol=0.3)
+        told = [model.posterior(new).bandwidth for model in (twice, once)]
+        assert_allclose(*told, rtol=0.2)
+
     def test_balance_measures_the_average_posterior_against_the_prior(self):
         """On a finite set the average of P(z | x) over the observations is P(z): no loss at 0."""
         X, Z = (np.tile(a, (25, 1)) for a in ([[0.0], [0], [1], [1]], [[0.0], [1], [1], [1]]))

@@ -104,8 +104,10 @@ def test_angles_categories_and_rows_of_a_gram_matrix_have_no_edge():
     rng = np.random.default_rng(9)
     angle = rng.uniform(0, np.pi, (100, 1))
     y = np.cos(2 * angle[:, 0]) + 0.1 * rng.standard_normal(100)
-    found = km.ConditionalDensity(km.Periodic(0.5, period=np.pi), 0.2, 0.01).fit(angle, y)
-    assert_allclose(found.predict(angle + 3 * np.pi), found.predict(angle), atol=1e-9)
+    one = km.Periodic(0.5, period=np.pi)
+    for kernel in (one, one + km.Periodic(0.5, period=np.pi / 2), one * one):
+        found = km.ConditionalDensity(kernel, 0.2, 0.01).fit(angle, y)
+        assert_allclose(found.predict(angle + 3 * np.pi), found.predict(angle), atol=1e-9)
 
 
 @pytest.mark.slow

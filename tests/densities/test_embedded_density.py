@@ -68,6 +68,15 @@ def test_repeated_points_are_weights():
 
 # ----------------------------------------------------------------------------------- the score
 @pytest.mark.slow
+@pytest.mark.parametrize("d", [1, 2])
+def test_a_table_twice_has_the_bandwidth_of_once(d):
+    """A row left out would leave its copy, and the score ask for spikes."""
+    X = np.random.default_rng(3).normal(size=(150, d))
+    once, twice = (km.EmbeddedDensity().fit(np.repeat(X, k, axis=0)) for k in (1, 2))
+    assert_allclose(twice.bandwidth_, once.bandwidth_, rtol=0.02)
+    assert twice.loo_score() == pytest.approx(twice.loo_score_)
+
+
 @pytest.mark.parametrize("profile", ["gaussian", "laplace", "matern", "gaussian4"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_score_by_the_double_loop(profile, weighted):

@@ -588,6 +588,14 @@ class TestSmoothedAnswers:
         m = km.MeanEmbedding([0.0, 1.0, 2.0, 3.0], [0.6, 0.7, -0.4, 0.1], km.Gaussian(1.0))
         assert_allclose(m.cdf([0.0, 1.0, 2.0, 3.0])[:, 0], [0.6, 0.9, 1.0, 1.0])
 
+    def test_points_that_are_equal_are_one_step(self):
+        """What their weights sum to before the last of them is no value of F."""
+        for order in ([0, 1, 2], [1, 2, 0]):
+            x, w = np.array([0.0, 0.0, 1.0])[order], np.array([1.5, -1.0, 0.5])[order]
+            m = km.MeanEmbedding(x, w, km.Gaussian(1.0))
+            assert_allclose(m.cdf([0.0, 1.0])[:, 0], [0.5, 1.0])
+            assert_allclose(m.quantile([0.4, 0.9])[:, 0], [0.0, 1.0])
+
     def test_steps_are_inverted_by_quantile(self):
         m, levels = line_batch(), np.linspace(0.05, 0.95, 19)
         for i in range(3):

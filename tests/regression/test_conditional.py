@@ -162,6 +162,16 @@ def test_loo_with_a_linear_kernel_is_the_mean_squared_error_of_refits_with_sciki
     assert c.loo_score_ == pytest.approx(np.mean(errors), rel=1e-6)
 
 
+def test_a_table_twice_has_laws_as_wide_as_once(xy):
+    """Copies left out by themselves left their copy: densities were spikes at the rows."""
+    X, y = xy[0][:50], xy[1][:50]
+    once, twice = (
+        km.ConditionalEmbedding(reg=0.01).fit(np.repeat(X, k, axis=0), np.repeat(y, k, axis=0))
+        for k in (1, 2)
+    )
+    assert_allclose(twice.at(X[:3]).bandwidth, once.at(X[:3]).bandwidth, rtol=0.01)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_reg_none_takes_the_minimiser_of_the_refits(seed):
     rng = np.random.default_rng(seed)

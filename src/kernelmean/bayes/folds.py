@@ -7,6 +7,7 @@ import numpy as np
 
 from ..core import Array, arrays, solves
 from ..core.minimise import DECADES, minimise_log10
+from ..core.moments import numbered
 from ..regression.leave_one_out import LeaveOneOut
 from .prior import as_they_came
 
@@ -19,29 +20,31 @@ def choose_reg(rows: Any) -> float:
     how = asked.selection
     if how == "auto":
         how = "loo" if asked.rule == "importance" else "heldout"
+    copies = rows.fit.copies if rows.pairs is None else None
     if not how.startswith("loo"):
-        return choose_by_folds(Phi, rows.beta, rows.Psi, asked.rule, balance=how == "balance")
+        known = Phi, rows.beta, rows.Psi, asked.rule
+        return choose_by_folds(*known, balance=how == "balance", copies=copies)
     n, C, grid = None, None, solves.EigenGrid.of(rows.second)
     even = as_they_came(rows.ratio.prior, rows.fit, d)
     if every is not None:
         n, d, C = every.n, d * (Phi.shape[0] / every.n), grid.vectors.T @ every.cross
     # a lengthscale tuned to the data leaves no slack for a heavier regulariser where priors differ
     one_se = how == "loo" and (even or not asked.tune_lengthscale)
-    copies = rows.fit.copies if rows.pairs is None else None
     return LeaveOneOut(Phi, rows.Psi, grid, d, n=n, C=C, copies=copies).best(one_se, even)[0]
 
 
-def choose_by_folds(Phi, beta, Psi, rule: str, balance: bool) -> float:
+def choose_by_folds(Phi, beta, Psi, rule: str, balance: bool, copies=None) -> float:
     """Regulariser of kernel Bayes' rule by K-fold validation on the training pairs.
 
     Held-out risk Σ_a Σ_{i∈a} β⁺_i ‖ψ_i − μ^{(−a)}(x_i)‖², the posterior learned without fold a; or
     (`balance`) Fukumizu 2013 §4.2, Σ_a ‖avg_{i∈a} μ^{(−a)}(x_i) − avg_{i∈a} ψ_i‖², averages
-    weighted by the shares of the rows under the prior.
+    weighted by the shares of the rows under the prior. Copies of a row are in one fold.
     """
     xp = arrays.namespace(Phi)
     size = float(xp.abs(beta) @ xp.sum(Phi * Phi, axis=-1))
     power = 1 if rule == "importance" else 2  # δ is on the scale of C²
-    folds = [_left_out(Phi, beta, Psi, rule, a) for a in range(FOLDS)]
+    fold = (np.arange(Phi.shape[0]) if copies is None else numbered(copies)) % FOLDS
+    folds = [_left_out(Phi, beta, Psi, rule, fold == a) for a in range(FOLDS)]
 
     def loss(reg: float) -> float:
         return sum(_loss(d, off(reg), balance) for d, off in folds)
@@ -50,11 +53,10 @@ def choose_by_folds(Phi, beta, Psi, rule: str, balance: bool) -> float:
     return minimise_log10(loss, low, high, size=size**power)[0]
 
 
-def _left_out(Phi, beta, Psi, rule: str, a: int) -> tuple[Array, Callable[[float], Array]]:
+def _left_out(Phi, beta, Psi, rule: str, out) -> tuple[Array, Callable[[float], Array]]:
     """Shares of the rows of a fold, and ψ_i − μ^{(−a)}(x_i) for every regulariser."""
     xp = arrays.namespace(Phi)
-    rows = np.arange(a, Phi.shape[0], FOLDS)
-    rest = np.setdiff1d(np.arange(Phi.shape[0]), rows)
+    rows, rest = np.flatnonzero(out), np.flatnonzero(~out)
     d = xp.clip(beta, 0.0, None)
     share = arrays.take(d if rule == "importance" else beta, rest, axis=0)
     kept_mass = float(xp.sum(xp.clip(share, 0.0, None)))

@@ -46,7 +46,7 @@ class Straight(NamedTuple):
 
 
 def left_out(
-    latents, factors: tuple[Array, Array], shares, seen, lifts
+    latents, factors: tuple[Array, Array], shares, seen, lifts, copies=None
 ) -> tuple[Array, Straight | None]:
     """Latents less their means, each without its own pair, (n, d_z); the line of these means.
 
@@ -63,6 +63,8 @@ def left_out(
         Observations.
     lifts : sequence of callable
         To scales on which there may be a line.
+    copies : array of shape (n,), optional
+        How often a pair is there: all of them are left out together.
     """
     left, right, Z = (arrays.to_numpy(A) for A in (*factors, latents))
     d, own = np.clip(arrays.to_numpy(shares), 0.0, None), (left * right).sum(axis=1)
@@ -70,7 +72,8 @@ def left_out(
     units = np.maximum(d @ Z**2, 1e-300)
 
     def without_own(A: np.ndarray, more=0.0) -> np.ndarray:
-        return (A - left @ (right.T @ A)) / (1.0 - np.clip(own + more, 0.0, OWN))[:, None]
+        theirs = (own + more) * (1.0 if copies is None else copies)
+        return (A - left @ (right.T @ A)) / (1.0 - np.clip(theirs, 0.0, OWN))[:, None]
 
     def squares(E: np.ndarray, rows=slice(None)) -> float:
         return float(d[rows] @ (E[rows] ** 2 / units).sum(axis=1))

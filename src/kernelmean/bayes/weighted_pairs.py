@@ -133,10 +133,11 @@ class WeightedPairs:
         def search() -> Told:
             residuals = pairs.left[0] if pairs is self else None
             kernel, known = self.fit.features_z.kernel_, (pairs.Phi, pairs.beta, reg)
+            free, copies = self.asked.reg is None and pairs is self, self.fit.copies
             if self.line is None:
-                free = self.asked.reg is None and pairs is self
-                return told(kernel, pairs.points, residuals, *known, free=free)
-            return told(kernel, residuals, None, *known)._replace(residuals=residuals)
+                return told(kernel, pairs.points, residuals, *known, free=free, copies=copies)
+            alone = told(kernel, residuals, None, *known, copies=copies)
+            return alone._replace(residuals=residuals)
 
         found = self.fit.once(name, (pairs.beta, np.array(reg)), search)
         return Told(*found)  # of a file, a tuple
@@ -147,7 +148,8 @@ class WeightedPairs:
         seen, lifts = self.fit.seen, []
         if self._may_be_lines:
             seen, lifts = self.fit.order.sorted(seen), scales(self.fit.features_x.kernel_)
-        return left_out(self.points, self._factors(self.Phi), self.beta, seen, lifts)
+        known = self.points, self._factors(self.Phi), self.beta, seen, lifts
+        return left_out(*known, self.fit.copies)
 
     @cached_property
     def line(self) -> Straight | None:

@@ -142,6 +142,11 @@ def how_often(X, Y) -> np.ndarray | None:
     return each[which] if copied else None
 
 
+def numbered(copies: np.ndarray) -> np.ndarray:
+    """Rows that follow their copies, how often each is there: as many numbers as are different."""
+    return np.floor(np.cumsum(1.0 / copies) - 0.5 / copies).astype(int)
+
+
 def once(*parts, whole: bool = False) -> tuple[Array, ...]:
     """The parts of rows, targets last, without copies: one left out would leave its copy.
 

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..core import Array, Block, Labels, Line, Saveable, Summary, arrays, checks
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import SEARCH_ROWS, minimise_log10
-from ..core.moments import canonical_order, evenly
+from ..core.moments import canonical_order, evenly, how_often
 from ..core.parameters import check_parameters, either, share
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
@@ -41,7 +41,9 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         leans as several columns do (`CorrelatedGaussian`) where M is less so.
     bandwidth : float or sequence of float, optional
         γ, or one per column. None minimises the score over multiples of Silverman's rule, on at
-        most 2,000 evenly spaced rows, and follows the rate n^{−1/(d+4)} from there.
+        most 2,000 evenly spaced rows, and follows the rate n^{−1/(d+4)} from there. Copies of a row
+        (a join, a bootstrap) are left out together; of one column, which may be rounded, only if
+        all values are there equally often.
     wide : "auto" or float in [0, 1)
         Share a of a wide law (Laplace, 1.5 mean deviations of X about its median). "auto" is the
         share under which rows left out are likeliest; 0 if the bandwidth is given, and of angles.
@@ -113,11 +115,12 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         self._n = points.shape[0] if rows is None else rows.n
         start = with_bandwidth(self.kernel, self.bandwidth, arrays.to_numpy(points), "kernel")
         kernel: Any = fitted_kernel(start, points, names=checks.column_names(X))
-        few, kernels = _thinned(points, weights), [kernel]
+        few, different = _thinned(points, weights)
+        kernels = [kernel]
         if self.bandwidth is None:
             if self.kernel == "gaussian" and points.shape[1] > 1:
                 kernels.append(CorrelatedGaussian.of(arrays.to_numpy(points), kernel.lengthscale))
-            kernels = [_searched(*few, self._n, kernel) for kernel in kernels]
+            kernels = [_searched(*few, different * self._n, kernel) for kernel in kernels]
         judged = (_judged(*few, k) for k in kernels)
         self.loo_score_, left_out, kernel = min(judged, key=lambda told: told[0])
         self._wide = self._widened(*few, kernel, left_out)
@@ -153,7 +156,7 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         kernel = m.kernel
         if bandwidth is not None:
             kernel = with_bandwidth(kernel, bandwidth, arrays.to_numpy(m.points), "kernel")
-        return _judged(m.points, m.weights, kernel)[0]
+        return _judged(*_each_once(m.points, m.weights), kernel)[0]
 
     @property
     def _law(self) -> MeanEmbedding:
@@ -230,7 +233,7 @@ def _smoothed(points, weights, kernel: Kernel) -> Array:
     return sums
 
 
-def _searched(points, weights, n: int, kernel: Kernel) -> Kernel:
+def _searched(points, weights, n: float, kernel: Kernel) -> Kernel:
     """With the bandwidth for n rows, by the score."""
     (rows, d), X = points.shape, spread_ties(arrays.to_numpy(points))
     score = BandwidthScore.of_points(X, arrays.to_numpy(weights), kernel)
@@ -238,8 +241,23 @@ def _searched(points, weights, n: int, kernel: Kernel) -> Kernel:
     return kernel.scaled(factor * (rows / n) ** (1.0 / (d + 4)))
 
 
-def _thinned(points, weights) -> tuple[Array, Array]:
-    """At most `ROWS` of them, evenly spaced in their canonical order."""
+def _thinned(points, weights) -> tuple[tuple[Array, Array], float]:
+    """At most `ROWS` of them, evenly spaced in their canonical order; the share without copies."""
     rows = canonical_order(points, weights[:, None])[evenly(points.shape[0], ROWS)]
     few = arrays.take(weights, rows, axis=0)
-    return arrays.take(points, rows, axis=0), few / arrays.namespace(few).sum(few)
+    found = _each_once(arrays.take(points, rows, axis=0), few / arrays.namespace(few).sum(few))
+    return found, found[0].shape[0] / len(rows)
+
+
+def _each_once(points, weights) -> tuple[Array, Array]:
+    """Copies of a row as one, with their weights: one left out would leave the others.
+
+    Equal values of a single column are copies only where each is there as often as all others.
+    """
+    rows = arrays.to_numpy(points)
+    _, first, which, each = np.unique(rows, True, True, True, axis=0)
+    alike = len(first) > each.max() == each.min() > 1
+    if not alike and how_often(rows[:, :-1], rows[:, -1:]) is None:
+        return points, weights
+    total = np.bincount(which.ravel(), arrays.to_numpy(weights))
+    return arrays.take(points, first, axis=0), arrays.like(total, points)

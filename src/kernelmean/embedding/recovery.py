@@ -83,12 +83,13 @@ class _Steps:
     def __init__(self, members: WeightedPoints, column: int):
         x = members.points[:, column]
         self.members, self.order = members, np.argsort(x, kind="stable")
-        self.x = x[self.order]
+        self.last = np.flatnonzero(np.append(np.diff(x[self.order]) > 0, True))  # of equal points
+        self.x = x[self.order][self.last]
 
     def _rows(self) -> Iterator[np.ndarray]:
         """Of each member, the values at the sorted points."""
         for weights in self.members.weight_blocks():
-            yield from np.sort(np.cumsum(weights[:, self.order], axis=1), axis=1)
+            yield from np.sort(np.cumsum(weights[:, self.order], axis=1)[:, self.last], axis=1)
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
         """(batch, m)."""

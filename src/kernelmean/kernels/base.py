@@ -272,6 +272,21 @@ class _Pair(Kernel):
     def bind(self, names) -> Kernel:
         return replace(self, left=self.left.bind(names), right=self.right.bind(names))
 
+    @property
+    def boxed(self) -> bool:  # type: ignore[override]
+        return self.left.boxed or self.right.boxed
+
+    @property
+    def roams(self) -> bool:
+        return self.left.roams or self.right.roams
+
+    @property
+    def lined(self) -> bool:  # type: ignore[override]
+        return any(self.lines(1))
+
+    def lines(self, d: int) -> list[bool]:
+        return [*map(operator.or_, self.left.lines(d), self.right.lines(d))]
+
     def clipped(self, X, low, high) -> Array:
         return self.right.clipped(self.left.clipped(X, low, high), low, high)
 

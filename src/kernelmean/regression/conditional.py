@@ -218,7 +218,8 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         law, labels = self._law(X), Labels.of(X, self.target_names_)
         if self._told is None:
             rows = self._order.sorted(self.points_), None, self._Phi, np.ones(self._Phi.shape[0])
-            self._told = told(self.kernel_y_, *rows, self.reg_, self.intercept_)
+            copies = self._copies()
+            self._told = told(self.kernel_y_, *rows, self.reg_, self.intercept_, copies=copies)
         known = Told(*self._told).known(self.kernel_y_)  # of a file, a tuple
         return law.carrying(labels=labels, extrapolated=law.extrapolated, **known)
 
@@ -296,8 +297,10 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         n, second, cross = self._sums or (n, Phi.T @ Phi / n, Phi.T @ Psi / n)
         grid = solves.EigenGrid.of(second)
         C, free = grid.vectors.T @ cross, float(self.intercept_)
-        own = how_often(*map(self._order.sorted, (self.points_x_, self.points_)))
-        return LeaveOneOut(Phi, Psi, grid, n=n, C=C, free=free, copies=own)
+        return LeaveOneOut(Phi, Psi, grid, n=n, C=C, free=free, copies=self._copies())
+
+    def _copies(self) -> np.ndarray | None:
+        return how_often(*map(self._order.sorted, (self.points_x_, self.points_)))
 
     def summary(self) -> Summary:
         """The fit in words and numbers: rows, kernels, λ."""

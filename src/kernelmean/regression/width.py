@@ -6,7 +6,7 @@ import numpy as np
 
 from ..core import arrays, checks
 from ..core.minimise import CLEAR, mean_and_error, minimise_log10
-from ..core.moments import evenly
+from ..core.moments import evenly, numbered
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.move import Wide
 from ..kernels import Gaussian, Gaussian4, Kernel
@@ -69,8 +69,9 @@ class Told(NamedTuple):
 
 
 def told(
-    kernel: Kernel, points, residuals, Phi, shares, reg: float, intercept=False, free=False
-) -> Told:
+    kernel: Kernel, points, residuals, Phi, shares, reg: float,
+    intercept=False, free=False, copies=None,
+) -> Told:  # fmt: skip
     """What pairs left out tell of laws of the points, or of residuals where these are better.
 
     Parameters
@@ -81,15 +82,16 @@ def told(
     reg : λ
     intercept : of the regression of laws on coordinates
     free : whether λ of laws may be less
+    copies : how often each pair is there, (n,), one after the other; or None
     """
     beta = arrays.to_numpy(shares)
     if np.sum(beta > 0) < FEWEST:
         return Told()
-    return LeftOut(Phi, beta, reg, intercept).told(kernel, points, residuals, free)
+    return LeftOut(Phi, beta, reg, intercept, copies).told(kernel, points, residuals, free)
 
 
 class LeftOut:
-    """Pairs that are left out, each from the regression of the others.
+    """Pairs that are left out, each from the regression of the others; copies count as one.
 
     Attributes
     ----------
@@ -102,7 +104,11 @@ class LeftOut:
     smoother, reg : the regression
     """
 
-    def __init__(self, Phi, beta: np.ndarray, reg: float, intercept: bool):
+    def __init__(self, Phi, beta: np.ndarray, reg: float, intercept: bool, copies=None):
+        if copies is not None:  # the first of them has the shares of all
+            first = np.unique(numbered(copies), return_index=True)[1]
+            each, beta = beta * copies, np.zeros_like(beta)
+            beta[first] = each[first]
         told = np.flatnonzero(beta > 0)
         self.rows, self.count, self.reg = told[evenly(len(told), ROWS)], len(told), float(reg)
         self.roots = np.sqrt(beta[self.rows] / beta[self.rows].mean())
