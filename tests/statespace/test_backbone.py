@@ -360,6 +360,19 @@ def test_units_and_shifts_do_not_decide(walk):
     assert_allclose(other.predict(3 + 1000 * walk), 3 + 1000 * m.predict(walk), rtol=1e-3, atol=5)
 
 
+@pytest.mark.parametrize(("gaps", "lengths"), [([1, 3], [60]), ([], [55, 3, 1, 1]), ([59], [59, 1])])
+def test_a_sequence_begins_where_others_have_been(rng, gaps, lengths):
+    """In states that rows have told of, not in what was assumed before any: a level of zero."""
+    Y, seen = np.cumsum(rng.standard_normal((60, 1)), axis=0), np.full(60, True)
+    seen[gaps] = False
+    stops = np.cumsum(lengths)
+    sequences = [slice(stop - n, stop) for n, stop in zip(lengths, stops, strict=True)]
+    form = Form(2, "n", 1, 0.8)
+    near, far = (Series(A, seen, sequences, None, None).fitted(form)[0] for A in (Y, Y + 1000))
+    assert_allclose(far.first.mean[0], near.first.mean[0] + 1000, atol=0.1)
+    assert_allclose(far.first.cov[0, 0], near.first.cov[0, 0], rtol=0.01)
+
+
 @pytest.mark.slow
 def test_units_of_columns_do_not_decide():
     """A rate beside a national product: which line, its steps, its likelihood, and its draws."""

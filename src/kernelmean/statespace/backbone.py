@@ -387,11 +387,11 @@ class FittedBackbone(Saveable):
 
     def begun(self, Y, seen, sequences, inputs=None) -> FittedBackbone:
         """With a sequence beginning in the law that the states of these rows have."""
-        found = []
-        for s in sequences:
-            n = 1 + np.flatnonzero(seen[s]).max(initial=0)
-            means = self.along(Y, seen, slice(s.start, s.start + n), inputs)[1]
-            found.append(means[min(len(self.coef), n // 2) : -1])
+        enough, found = min(len(self.coef), max(seen[s].sum() for s in sequences) // 2), []
+        for s in sequences:  # states that so many rows have told of, not those that were assumed
+            before = np.cumsum(seen[s]) - seen[s]
+            kept = (before >= enough) & (before < seen[s].sum())
+            found.append(self.along(Y, seen, s, inputs)[1][:-1][kept])
         states = np.concatenate(found).reshape(-1, self.first.mean.size)
         off = states - states.mean(axis=0)
         mean = states.mean(axis=0).reshape(self.first.mean.shape)
