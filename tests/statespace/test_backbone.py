@@ -237,6 +237,13 @@ def test_transforms_undo_themselves_and_have_slopes(name):
     assert_allclose(np.exp(change.slope(change(Y))), slope, rtol=1e-8)
 
 
+def test_roots_of_counts_with_zeros_do_not_see_other_columns():
+    Y, units = np.array([[0.0, 3.0, 0.0], [2.0, 1.0, 0.0], [1.0, 5.0, 0.0]]), np.array([1e3, 2, 1])
+    change, other = Transform.of("sqrt", Y), Transform.of("sqrt", Y * units)
+    assert_allclose(other(Y * units), change(Y) * units**0.5)
+    assert_allclose(change.shift, [0.375, 0, 1])
+
+
 @pytest.mark.parametrize("name", [None, "log", "sqrt"])
 def test_means_of_transformed_normal_laws(name):
     change, cov = Transform(name), np.array([[0.04]])

@@ -132,14 +132,14 @@ class Transform(Saveable):
     Attributes
     ----------
     name : {"log", "sqrt"} or None
-    shift : float
-        c, 3/8 of the least positive value where there are zeros: for counts Anscombe's.
+    shift : array of shape (d,)
+        c, 3/8 of the least positive value of a column where it has zeros: for counts Anscombe's.
     top : array of shape (d,)
         The largest z of each column, where it is a logarithm.
     """
 
     name: str | None = None
-    shift: float = 0.0
+    shift: np.ndarray | float = 0.0
     top: np.ndarray | float = np.inf
 
     @classmethod
@@ -152,8 +152,9 @@ class Transform(Saveable):
             raise ValueError(f"X has the value {least:g}; transform={name!r} needs {needed} ones")
         if name == "log":
             return cls(name, top=np.log(Y.max(axis=0)))
-        shift = 0.375 * Y[Y > 0].min(initial=np.inf) if least == 0 else 0.0
-        return cls(name, float(shift) if np.isfinite(shift) else 1.0)
+        shift = 0.375 * np.where(Y > 0, Y, np.inf).min(axis=0)
+        shift = np.where(np.isfinite(shift), shift, 1.0)
+        return cls(name, np.where(Y.min(axis=0) == 0, shift, 0.0))
 
     def __call__(self, Y: np.ndarray) -> np.ndarray:
         """z; -inf where y is out of range."""
