@@ -375,9 +375,24 @@ def test_a_sequence_begins_where_others_have_been(rng, gaps, lengths):
     stops = np.cumsum(lengths)
     sequences = [slice(stop - n, stop) for n, stop in zip(lengths, stops, strict=True)]
     form = Form(2, "n", 1, 0.8)
-    near, far = (Series(A, seen, sequences, None, None).fitted(form)[0] for A in (Y, Y + 1000))
+    every = [Series(A, seen, sequences, None, None) for A in (Y, Y + 1000)]
+    near, far = (series.fitted(form)[0].in_units(series.units) for series in every)
     assert_allclose(far.first.mean[0], near.first.mean[0] + 1000, atol=0.1)
     assert_allclose(far.first.cov[0, 0], near.first.cov[0, 0], rtol=0.01)
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e13])
+def test_units_far_from_those_of_a_constant_do_not_decide(rng, unit):
+    """Money in cents, beside a constant; inputs in other units than each other."""
+    inputs, units = rng.standard_normal((60, 2)), np.array([1e-7, 1e7])
+    Y, seen, whole = 5 + inputs @ np.ones((2, 1)), np.full(60, True), [slice(0, 60)]
+    Y[1:] += 0.5 * Y[:-1] + 0.3 * rng.standard_normal((59, 1))
+    options = km.Backbone(order=1, trend="c", difference=0, transform=None)
+    near = lines.search(options, Y, seen, whole, inputs).line
+    far = lines.search(options, unit * Y, seen, whole, inputs * units + 3).line
+    assert_allclose(far.coef, near.coef, rtol=1e-6)
+    scales = unit / np.r_[1, units][:, None]
+    assert_allclose(far.terms / scales, near.terms, rtol=1e-6)
 
 
 @pytest.mark.slow

@@ -327,6 +327,12 @@ class FittedBackbone(Saveable):
         coef, terms = self.coef * (units[:, None] / units), self.terms * units
         return replace(self, coef=coef, terms=terms, cov=self.cov * wide, first=first)
 
+    def with_inputs(self, centre: np.ndarray, units: np.ndarray) -> FittedBackbone:
+        """The line of inputs that count from elsewhere, in other units."""
+        first = len(self.terms) - len(units)
+        terms = np.concatenate([self.terms[:first], self.terms[first:] / units[:, None]])
+        return replace(self, terms=terms, centre=centre)
+
     def unknown(self, wide: np.ndarray) -> np.ndarray:
         """Variances beyond those of an innovation, relative to these: `wide` of a track."""
         d = self.cov.shape[0]
