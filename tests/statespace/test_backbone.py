@@ -367,7 +367,10 @@ def test_units_and_shifts_do_not_decide(walk):
     assert_allclose(other.predict(3 + 1000 * walk), 3 + 1000 * m.predict(walk), rtol=1e-3, atol=5)
 
 
-@pytest.mark.parametrize(("gaps", "lengths"), [([1, 3], [60]), ([], [55, 3, 1, 1]), ([59], [59, 1])])
+GAPS = [([1, 3], [60]), ([], [55, 3, 1, 1]), ([59], [59, 1])]
+
+
+@pytest.mark.parametrize(("gaps", "lengths"), GAPS)
 def test_a_sequence_begins_where_others_have_been(rng, gaps, lengths):
     """In states that rows have told of, not in what was assumed before any: a level of zero."""
     Y, seen = np.cumsum(rng.standard_normal((60, 1)), axis=0), np.full(60, True)
