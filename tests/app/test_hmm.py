@@ -216,6 +216,17 @@ def test_shares_are_of_the_rows_where_a_state_that_came_late_stays():
     assert states(a).rows[late][1] == f"{100 * a.shares[late]:.1f}%"
 
 
+def test_intervals_of_states_are_in_the_units_of_the_columns():
+    """Of densities of variates: their bandwidths are no columns'."""
+    rng, high = np.random.default_rng(3), np.arange(90) // 15 % 2
+    frame = pd.DataFrame(high[:, None] + rng.standard_t(3, (90, 6)), columns=list("abcdef")) / 1e3
+    a = found(frame)
+    assert a.model.variates_ is not None
+    low, upper = states(a).rows[0][6].split(" to ")
+    assert float(low.replace("\N{MINUS SIGN}", "-")) > 3 * frame["a"].quantile(0.025)
+    assert float(upper) < 3 * frame["a"].quantile(0.975)
+
+
 def test_the_past_tells_what_a_likelihood_without_memory_lacks(table):
     a = found(table[["level"]].dropna(), lengths=[20, 175])
     X = a.rows.frame

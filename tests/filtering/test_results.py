@@ -35,6 +35,26 @@ class TestResults:
             assert_allclose(getattr(result, ask)(), getattr(whole, ask)(), atol=1e-12)
         assert "embedding" not in vars(result)  # of all steps and all training states
 
+    def test_columns_of_states_in_another_order_are_refused(self):
+        X, Z = pd.DataFrame(TRAIN.X, columns=["a", "b"]), pd.DataFrame(TRAIN.Z, columns=["p", "q"])
+        m, other = km.KernelBayesFilter(inference="kbr").fit(X, Z), Z[["q", "p"]]
+        law = m.start()
+        asked = [
+            lambda: m.score(X, other),
+            lambda: m.start(other),
+            lambda: m.filter(X, prior=other),
+            lambda: m.filter(X, supervision=(X, other, 1.0)),
+            lambda: m.filter(X, supervision=(X[["b", "a"]], Z, 1.0)),
+            lambda: law.update(TEST.X[0], (X[:1], other[:1], 1.0)),
+            lambda: law.log_density(other),
+            lambda: law.crps(other),
+            lambda: m.forecast(X, 1).observations.density(X[["b", "a"]]),
+        ]
+        for ask in asked:
+            with pytest.raises(ValueError, match="the same order is needed"):
+                ask()
+        assert {"p", "q_lower"} <= set(law.to_frame())
+
     def test_the_repr_counts(self):
         X = TEST.X.copy()
         X[3], X[5:7] = 1e6, np.nan

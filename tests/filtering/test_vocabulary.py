@@ -91,6 +91,11 @@ NIGHTS = pd.date_range("2024-03-01 02:30", periods=30, freq="D", tz="Europe/Berl
         (pd.RangeIndex(0, 60, 2, name="row"), pd.Index([60, 62], name="row")),
         (pd.Index([*range(1990, 2019), 2040]), pd.Index([2041, 2042])),
         (pd.Index(["a", *range(29)]), pd.Index([29, 30])),
+        (
+            pd.RangeIndex(1700, 1730, name="YEAR").astype(float),
+            pd.Index([1730.0, 1731.0], name="YEAR"),
+        ),
+        (pd.Index([*range(29), 40.5]), None),
         (NIGHTS, None),  # 31 March has no half past two
     ],
 )

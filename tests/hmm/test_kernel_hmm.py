@@ -496,6 +496,20 @@ class TestForecast:
         covered = np.mean((low <= windows[:, 30]) & (windows[:, 30] <= high))
         assert covered == pytest.approx(level, abs=3 * (level * (1 - level) / 400) ** 0.5 + 0.01)
 
+    def test_columns_in_another_order_are_refused(self):
+        X = pd.DataFrame(mixed_data(60)[0], columns=["a", "b"])
+        m = km.KernelHMM(2, refine=False, random_state=0).fit(X)
+        for ask in (m.density, m.forecast(X, 1).density, m.start().crps):
+            with pytest.raises(ValueError, match="the same order is needed"):
+                ask(X[["b", "a"]])
+
+    def test_shortest_intervals_beside_variates_are_those_of_the_density(self):
+        X = mixed_data(200)[0]
+        em = km.EM(n_init=1, max_iter=3, directions=1)
+        ahead = km.KernelHMM(2, em=em, random_state=0).fit(X).forecast(X, 2)
+        own = ahead.embedding.interval(0.8, None, "shortest")
+        assert_array_equal(np.array(ahead.interval(0.8, "shortest")), np.array(own))
+
     def test_far_ahead_it_is_the_stationary_law(self):
         m, X = model(), normal_data(30, 54)[0]
         assert_allclose(m.forecast(X, 200).states[-1], m.startprob_, atol=1e-8)

@@ -237,6 +237,13 @@ def test_transforms_undo_themselves_and_have_slopes(name):
     assert_allclose(np.exp(change.slope(change(Y))), slope, rtol=1e-8)
 
 
+def test_roots_of_counts_with_zeros_do_not_see_other_columns():
+    Y, units = np.array([[0.0, 3.0, 0.0], [2.0, 1.0, 0.0], [1.0, 5.0, 0.0]]), np.array([1e3, 2, 1])
+    change, other = Transform.of("sqrt", Y), Transform.of("sqrt", Y * units)
+    assert_allclose(other(Y * units), change(Y) * units**0.5)
+    assert_allclose(change.shift, [0.375, 0, 1])
+
+
 @pytest.mark.parametrize("name", [None, "log", "sqrt"])
 def test_means_of_transformed_normal_laws(name):
     change, cov = Transform(name), np.array([[0.04]])
@@ -358,6 +365,37 @@ def test_units_and_shifts_do_not_decide(walk):
     m = km.KernelStateSpace(em=QUICK).fit(walk)
     other = km.KernelStateSpace(em=QUICK).fit(3 + 1000 * walk)
     assert_allclose(other.predict(3 + 1000 * walk), 3 + 1000 * m.predict(walk), rtol=1e-3, atol=5)
+
+
+GAPS = [([1, 3], [60]), ([], [55, 3, 1, 1]), ([59], [59, 1])]
+
+
+@pytest.mark.parametrize(("gaps", "lengths"), GAPS)
+def test_a_sequence_begins_where_others_have_been(rng, gaps, lengths):
+    """In states that rows have told of, not in what was assumed before any: a level of zero."""
+    Y, seen = np.cumsum(rng.standard_normal((60, 1)), axis=0), np.full(60, True)
+    seen[gaps] = False
+    stops = np.cumsum(lengths)
+    sequences = [slice(stop - n, stop) for n, stop in zip(lengths, stops, strict=True)]
+    form = Form(2, "n", 1, 0.8)
+    every = [Series(A, seen, sequences, None, None) for A in (Y, Y + 1000)]
+    near, far = (series.fitted(form)[0].in_units(series.units) for series in every)
+    assert_allclose(far.first.mean[0], near.first.mean[0] + 1000, atol=0.1)
+    assert_allclose(far.first.cov[0, 0], near.first.cov[0, 0], rtol=0.01)
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e13])
+def test_units_far_from_those_of_a_constant_do_not_decide(rng, unit):
+    """Money in cents, beside a constant; inputs in other units than each other."""
+    inputs, units = rng.standard_normal((60, 2)), np.array([1e-7, 1e7])
+    Y, seen, whole = 5 + inputs @ np.ones((2, 1)), np.full(60, True), [slice(0, 60)]
+    Y[1:] += 0.5 * Y[:-1] + 0.3 * rng.standard_normal((59, 1))
+    options = km.Backbone(order=1, trend="c", difference=0, transform=None)
+    near = lines.search(options, Y, seen, whole, inputs).line
+    far = lines.search(options, unit * Y, seen, whole, inputs * units + 3).line
+    assert_allclose(far.coef, near.coef, rtol=1e-6)
+    scales = unit / np.r_[1, units][:, None]
+    assert_allclose(far.terms / scales, near.terms, rtol=1e-6)
 
 
 @pytest.mark.slow

@@ -56,8 +56,9 @@ class Labels(Saveable):
         if frequency is not None:
             with suppress(ValueError):
                 return Labels(self.columns, _following(self.index, frequency, steps))
-        elif isinstance(last, int | np.integer):
-            later = int(last) + _gap(self.index) * np.arange(1, steps + 1)
+        elif isinstance(last, int | np.integer | float) and (gap := _gap(self.index)):
+            start = float(last) if isinstance(last, float) else int(last)
+            later = start + gap * np.arange(1, steps + 1)
             return Labels(self.columns, pandas().Index(later, name=self.index.name))
         return Labels(self.columns)
 
@@ -92,9 +93,13 @@ def _regular(index):
         return to_offset(index.inferred_freq)
 
 
-def _gap(index) -> int:
-    """By how much whole numbers grow from row to row; 1 where they do not by the same."""
-    whole = getattr(index.dtype, "kind", "O") in "iu" and not index.hasnans
+def _gap(index) -> float:
+    """By how much numbers grow from row to row; where they do not by the same 1, or 0 of floats."""
+    kind = getattr(index.dtype, "kind", "O")
+    if kind == "f":  # years, say, of a table that was read as floats
+        steps = np.diff(index.to_numpy(dtype=float))
+        return float(steps[0]) if len(steps) and np.allclose(steps, steps[0], 1e-9, 0) else 0
+    whole = kind in "iu" and not index.hasnans
     gaps = set(np.diff(index.to_numpy(dtype=int)).tolist()) if whole else set()
     return max(1, *gaps) if len(gaps) == 1 else 1
 

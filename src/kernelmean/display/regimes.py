@@ -418,6 +418,8 @@ def densities_along(estimator: ChainEstimator, j: int, grid: np.ndarray) -> np.n
     Y = like(grid[:, None], laws.points)
     if laws.points.shape[1] == 1 and (plain or not can_smooth(estimator.kernel_, laws.points)):
         return np.exp(estimator.chain_.log_densities(Y)).T
+    if estimator.chain_.marginals:
+        return np.exp(estimator.chain_.marginal([j]).log_density(Y)).T
     one = width[j] if isinstance(width, tuple) else width
     return to_numpy(laws.marginal(j).density(Y, one if plain else None))
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..core import Array, Interval, Labels
+from ..core import Array, Interval, Labels, checks
 from ..core.labels import law_frame
 from .embedding import MeanEmbedding
 from .scored import Scored
@@ -60,10 +60,12 @@ class Law(Scored):
 
     def density(self, Y) -> Array:
         """Density of every law at the rows of `Y`, (m, len(Y))."""
+        checks.check_order(Y, self.labels.columns, "Y", "the law")
         return self.embedding.density(Y, self.bandwidth or None)
 
     def log_density(self, Y) -> Array:
         """log of `density`."""
+        checks.check_order(Y, self.labels.columns, "Y", "the law")
         return self.embedding.log_density(Y, self.bandwidth or None)
 
     def probability(self, event: Callable) -> Array:

@@ -1,15 +1,19 @@
 """Scores of laws at what was seen, from their quantiles."""
 
+from typing import Any
+
 import numpy as np
 
 from .. import metrics
-from ..core import Array, arrays, checks
+from ..core import Array, Labels, arrays, checks
 
 LEVELS = 256  # of the quantiles that a score takes
 
 
 class Scored:
     """Pinball losses and CRPS of whatever has `quantile`."""
+
+    labels: Any = Labels()
 
     def quantile(self, q) -> Array:
         """Quantiles of every column: (m, d) for a number, (m, len(q), d) for a list."""
@@ -20,6 +24,7 @@ class Scored:
 
         One law meets every row of Y.
         """
+        checks.check_order(Y, self.labels.columns, "Y", "the law")
         quantiles = self.quantile(np.atleast_1d(q))
         predicted = arrays.to_numpy(quantiles)
         rows = arrays.as_columns(Y, predicted.shape[-1], "Y", "the law")

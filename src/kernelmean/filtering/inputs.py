@@ -33,14 +33,14 @@ def record(X, Z, lengths) -> tuple[Array, Array, list[slice]]:
     return checks.frozen(points_x), checks.frozen(points_z), sequences
 
 
-def belief(machine: Recursion, prior) -> MeanEmbedding:
+def belief(machine: Recursion, prior, names=None) -> MeanEmbedding:
     """Before the first observation; None is the law of the training states."""
     if prior is None:
         return machine.everywhere()
     if isinstance(prior, Law):
         raise ValueError(f"prior is a {type(prior).__name__}; its `embedding` is needed")
     d, where = machine.points.shape[1], "the training states"
-    m = as_one_embedding(prior, machine.kernel_z, "prior", d, where)
+    m = as_one_embedding(prior, machine.kernel_z, "prior", d, where, names)
     checks.check_library(m.points, machine.points, "prior")
     if float(m.total()) <= 0:
         raise ValueError(f"prior has weights that sum to {float(m.total()):g}; one is needed")
@@ -55,10 +55,14 @@ def check_supervised(machine: Recursion) -> None:
         raise ValueError("supervision needs rule='importance'; this one has 'squared'")
 
 
-def pairs(machine: Recursion, supervision) -> tuple[Array, Array, Array]:
+def pairs(
+    machine: Recursion, supervision, names_x=None, names_z=None
+) -> tuple[Array, Array, Array]:
     """Observations, states, strengths."""
     check_supervised(machine)
     x_s, z_s, strength = unpack_supervision(supervision)
+    checks.check_order(x_s, names_x, "x_s", "X")
+    checks.check_order(z_s, names_z, "z_s", "the training states")
     x_s, z_s = checks.as_points(x_s, "x_s"), checks.as_points(z_s, "z_s")
     checks.check_library(x_s, machine.points_x, "x_s")
     checks.check_library(z_s, machine.points, "z_s")

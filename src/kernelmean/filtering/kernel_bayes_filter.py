@@ -395,6 +395,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     def score(self, X, Z, lengths=None) -> float:
         """R² of the filtered means, averaged over the columns of `Z`."""
+        check_is_fitted(self)
+        checks.check_order(Z, self.state_names_, "Z", "the training states")
         truth = arrays.to_numpy(checks.as_points(Z, "Z"))
         found = arrays.to_numpy(self.predict(X, lengths))
         checks.check_lengths(found.shape[0], truth.shape[0], "X", "Z")
@@ -419,7 +421,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         array([0.5, 0.8])
         """
         check_is_fitted(self)
-        return Belief(self.machine_, self.machine_.first(inputs.belief(self.machine_, prior)))
+        labels, m = self._labels(Labels()), self.machine_
+        return Belief(m, m.first(inputs.belief(m, prior, labels.columns)), labels)
 
     # ------------------------------------------------------------ inside
 
@@ -434,8 +437,9 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         checks.check_library(points, machine.points_x, "X")
         sequences = check_sequences(lengths, len(seen))
         check_forward(X, sequences)
-        supervise = _supervisor(machine, supervision, len(seen))
-        first = machine.first(inputs.belief(machine, prior))
+        names = getattr(self, "feature_names_in_", None), self.state_names_
+        supervise = _supervisor(machine, supervision, len(seen), names)
+        first = machine.first(inputs.belief(machine, prior, self.state_names_))
         steps = machine.advance(first, points, ~seen, sequences, supervise)
         inputs.warn_of_collapse(steps)
         return machine, steps, ~seen, sequences
@@ -448,18 +452,18 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         return replace(Labels.of(None, self.state_names_), index=rows.index)
 
 
-def _supervisor(machine: Recursion, supervision, n: int) -> Callable | None:
+def _supervisor(machine: Recursion, supervision, n: int, names) -> Callable | None:
     """Row number, observation, prediction ↦ checked supervision of that step, or None."""
     if supervision is None:
         return None
     inputs.check_supervised(machine)
     if not callable(supervision):
-        given = inputs.pairs(machine, supervision)
+        given = inputs.pairs(machine, supervision, *names)
         checks.check_lengths(n, given[0].shape[0], "X", "X_s")
         return lambda i, x, step: tuple(part[i : i + 1, ...] for part in given)
 
     def asked(i: int, x, step: Step):
         own = supervision(i, x, Belief(machine, step))
-        return None if own is None else inputs.pairs(machine, own)
+        return None if own is None else inputs.pairs(machine, own, *names)
 
     return asked

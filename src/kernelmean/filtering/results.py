@@ -178,7 +178,8 @@ class Belief(_States):
             As for `KernelBayesFilter.filter`.
         """
         point, seen = as_observation(x, self.machine.points_x)
-        given = None if supervision is None else inputs.pairs(self.machine, supervision)
+        names = None, self.labels.columns
+        given = None if supervision is None else inputs.pairs(self.machine, supervision, *names)
         step = replace(self.step, collapsed=False)
         if seen[0]:
             (step,) = self.machine.advance(step, point, ~seen, [slice(0, 1)], lambda *_: given)

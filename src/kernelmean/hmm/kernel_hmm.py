@@ -438,6 +438,7 @@ class KernelHMM(ChainEstimator):
     def density(self, Y) -> Array:
         """f_k of every state at every row of `Y`, (m, K): densities of y, or of its `variates_`."""
         points, seen = self.points_like(Y, "Y")
+        checks.check_order(Y, self.columns.columns, "Y", "the training data")
         if not seen.all():
             raise ValueError("Y contains NaN; remove these rows first")
         return arrays.like(np.exp(self.chain_.log_densities(points)), points)

@@ -132,14 +132,14 @@ class Transform(Saveable):
     Attributes
     ----------
     name : {"log", "sqrt"} or None
-    shift : float
-        c, 3/8 of the least positive value where there are zeros: for counts Anscombe's.
+    shift : array of shape (d,)
+        c, 3/8 of the least positive value of a column where it has zeros: for counts Anscombe's.
     top : array of shape (d,)
         The largest z of each column, where it is a logarithm.
     """
 
     name: str | None = None
-    shift: float = 0.0
+    shift: np.ndarray | float = 0.0
     top: np.ndarray | float = np.inf
 
     @classmethod
@@ -152,8 +152,9 @@ class Transform(Saveable):
             raise ValueError(f"X has the value {least:g}; transform={name!r} needs {needed} ones")
         if name == "log":
             return cls(name, top=np.log(Y.max(axis=0)))
-        shift = 0.375 * Y[Y > 0].min(initial=np.inf) if least == 0 else 0.0
-        return cls(name, float(shift) if np.isfinite(shift) else 1.0)
+        shift = 0.375 * np.where(Y > 0, Y, np.inf).min(axis=0)
+        shift = np.where(np.isfinite(shift), shift, 1.0)
+        return cls(name, np.where(Y.min(axis=0) == 0, shift, 0.0))
 
     def __call__(self, Y: np.ndarray) -> np.ndarray:
         """z; -inf where y is out of range."""
@@ -326,6 +327,12 @@ class FittedBackbone(Saveable):
         coef, terms = self.coef * (units[:, None] / units), self.terms * units
         return replace(self, coef=coef, terms=terms, cov=self.cov * wide, first=first)
 
+    def with_inputs(self, centre: np.ndarray, units: np.ndarray) -> FittedBackbone:
+        """The line of inputs that count from elsewhere, in other units."""
+        first = len(self.terms) - len(units)
+        terms = np.concatenate([self.terms[:first], self.terms[first:] / units[:, None]])
+        return replace(self, terms=terms, centre=centre)
+
     def unknown(self, wide: np.ndarray) -> np.ndarray:
         """Variances beyond those of an innovation, relative to these: `wide` of a track."""
         d = self.cov.shape[0]
@@ -387,11 +394,11 @@ class FittedBackbone(Saveable):
 
     def begun(self, Y, seen, sequences, inputs=None) -> FittedBackbone:
         """With a sequence beginning in the law that the states of these rows have."""
-        found = []
-        for s in sequences:
-            n = 1 + np.flatnonzero(seen[s]).max(initial=0)
-            means = self.along(Y, seen, slice(s.start, s.start + n), inputs)[1]
-            found.append(means[min(len(self.coef), n // 2) : -1])
+        enough, found = min(len(self.coef), max(seen[s].sum() for s in sequences) // 2), []
+        for s in sequences:  # states that so many rows have told of, not those that were assumed
+            before = np.cumsum(seen[s]) - seen[s]
+            kept = (before >= enough) & (before < seen[s].sum())
+            found.append(self.along(Y, seen, s, inputs)[1][:-1][kept])
         states = np.concatenate(found).reshape(-1, self.first.mean.size)
         off = states - states.mean(axis=0)
         mean = states.mean(axis=0).reshape(self.first.mean.shape)

@@ -83,7 +83,8 @@ class KernelStateSpace(SpaceAnswers):
         noise); a bootstrap particle filter over these densities, `Particles(500)`; or kernel Bayes'
         rule from the embedded laws, without densities, `KernelRule(reg=None)`.
     bandwidth : float or sequence of float, optional
-        Of the emission densities; None is that of the largest log-likelihood of held-out rows.
+        Of the emission densities (beside a backbone of its innovations, which may be differences of
+        logarithms); None is that of the largest log-likelihood of held-out rows.
     em : EM, optional
         How EM goes: `EM(n_init=3)` pairings that it starts from, `max_iter=60` (of L-BFGS with
         `refine=False`), `tol=1e-4`, the `guard`, and the `penalty` and `features` of the moments.

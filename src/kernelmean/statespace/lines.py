@@ -180,7 +180,7 @@ class Series:
     Attributes
     ----------
     Y : array of shape (n, d)
-        In `units`, powers of two near the spreads of several columns.
+        In `units`, powers of two near the spreads of the columns.
     seen : bool array of shape (n,)
     sequences : list of slice
     inputs : array of shape (n, k) or None
@@ -194,7 +194,7 @@ class Series:
         self.transform = Transform.of(name, Y[seen])
         Z = self.transform(np.where(seen[:, None], Y, Y[seen][0]))
         Y = filled(np.where(seen[:, None], Z, 0.0), seen)
-        self.units = spreads(Y) if Y.shape[1] > 1 else np.ones(1)
+        self.units = spreads(Y)
         self.Y = Y / self.units
 
     def longest(self, season: int) -> int:
@@ -317,14 +317,12 @@ class Found:
         Whether the series stays in its range, by the roots of that autoregression.
     """
 
-    def __init__(
-        self, plain: Judged, kept: list[Judged], drifts: bool, Y, seen, sequences, inputs, centre
-    ):
+    def __init__(self, plain: Judged, kept: list[Judged], drifts: bool, Y, seen, sequences, inputs):
         series = Series(Y, seen, sequences, inputs, kept[0].transform)
         line, left = series.averaged(kept, drifts)
         track = series.track(line)
         self.usable, self.mean = series.usable(line, track), track.mean * series.units
-        self.line = replace(line.in_units(series.units), centre=centre)
+        self.line = line.in_units(series.units)
         self.innovations = left * series.units
         usual = Series(Y, seen, sequences, inputs, plain.transform)
         simple, left, _ = usual.fitted(plain.form)
@@ -336,13 +334,20 @@ def search(options: Any, Y, seen, sequences, inputs=None, asked: bool = True) ->
     """The mean of the lines that rows held out like best.
 
     Unasked, of rows too few for any to be judged (a dozen of three columns, say), no change. Inputs
-    count from their means: lines without a constant would see where else they count from.
+    count from their means, in units near their spreads: lines without a constant would see where
+    else they count from, and least squares take what is tiny beside the rest for nothing.
     """
-    centre = 0.0 if inputs is None else inputs.mean(axis=0)
-    rows = Y, seen, sequences, None if inputs is None else inputs - centre
+    known = None
+    if inputs is not None:
+        centre, units = inputs.mean(axis=0), spreads(inputs)
+        known = (inputs - centre) / units
+    rows = Y, seen, sequences, known
     walk = Judged(Form(0, "n", 1), None, np.zeros(1))
     chosen = compared(options, *recent(*rows)) or (None if asked else (walk, [walk]))
-    return chosen and Found(*chosen, options.trend != "n", *rows, centre)
+    found = chosen and Found(*chosen, options.trend != "n", *rows)
+    if found and known is not None:
+        found.line = found.line.with_inputs(centre, units)
+    return found
 
 
 def recent(Y, seen, sequences, inputs) -> tuple:

@@ -91,6 +91,7 @@ class ShiftedLaw(ObservationLaw):
 
     def log_density(self, Y) -> Array:
         """log of `density`: −∞ at values that the transform has none of."""
+        checks.check_order(Y, self.labels.columns, "Y", "the law")
         Y = arrays.to_numpy(self.embedding.checked(Y))
         Z = self.transform(Y)
         within = np.isfinite(Z).all(axis=1)

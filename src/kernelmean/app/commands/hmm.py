@@ -226,7 +226,7 @@ def states(a: Regimes) -> Grid:
         ("entered", [f"{count:,}" for count in a.entries]),
     ]
     s, m = a.settings, a.model
-    laws = series.by_column(s.columns, series.with_ends(m.emissions_, s.level, m.bandwidth_))
+    laws = series.by_column(s.columns, series.with_ends(m.emissions_, s.level, m.chain_.spread))
     columns += series.with_intervals(pd.DataFrame(laws), s.columns[:COLUMNS], s.level)
     return Grid.of(columns, "The states, from the most to the least frequent in the long run")
 
