@@ -293,7 +293,7 @@ class Plan:
                 lost = draft.bases[i].features.lost_trace_
                 if lost > MISSED:
                     checks.warn_numerical(
-                        f"{FINE.max_rank} landmarks of ({'XZ'[i]}, C) leave out {lost:.2g} of the trace "
+                        f"{FINE.max_rank} landmarks of ({'XZ'[i]}, C) lose {lost:.2g} of the trace "
                         "of the Gram matrix; features=Nystroem(max_rank=1000) has more"
                     )
         return draft
