@@ -354,3 +354,13 @@ def test_a_function_rougher_than_the_search_is_told():
     model = km.KernelIV().fit(x, np.sin(60 * x[:, 0]), x)
     assert model.at_bound_ == {"x0": "shortest"}
     assert "the shortest tried" in str(model.summary())
+
+
+def test_landmarks_that_leave_out_much_are_told(monkeypatch):
+    d = km.datasets.make_iv_sigmoid(200, random_state=0)
+    monkeypatch.setattr("kernelmean.instruments.fit.FINE", km.Nystroem(max_rank=1))
+    with pytest.warns(km.NumericalWarning) as told:
+        km.KernelIV(trend=0).fit(d.X, d.y, d.Z)
+    words = [str(w.message) for w in told]
+    assert any("1 landmarks of (X, C) lose 0.0" in text for text in words)
+    assert any("1 landmarks of (Z, C) lose 0." in text for text in words)
