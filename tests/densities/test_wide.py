@@ -103,6 +103,18 @@ def test_two_columns():
     assert kstest(draws[:, 0], F).statistic < 0.03
 
 
+@pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
+def test_moments_of_one_law_are_those_of_the_batch():
+    """Where weights of both signs leave no variance, too: without the wide law."""
+    X, y = heavy(30, 7)
+    model = km.ConditionalDensity(km.Gaussian(0.1), 0.2, 1e-6, wide=0.4, location=False).fit(X, y)
+    X_new = np.linspace(-1.5, 1.5, 60)[:, None]
+    laws = model.at(X_new)
+    assert (np.einsum("bi,i->b", laws.weights, y**2) < laws.mean()[:, 0] ** 2).any()
+    assert_allclose([laws[b].std() for b in range(60)], laws.std())
+    assert_allclose([laws[b].cov() for b in range(60)], laws.cov())
+
+
 def test_saved_and_loaded(tmp_path):
     X, y = heavy(80, 6)
     found = km.ConditionalDensity(km.Gaussian(0.3), location=False).fit(X, y)

@@ -223,7 +223,8 @@ class MeanEmbedding(Scored, WeightedPoints):
         share = 2 * TAIL if steps else 0.0
         if share == 0.0 and bool(xp.all(variance > 0)):
             return C
-        ends = self.quantile([TAIL, 1 - TAIL])  # of one table: a pass for each would be twice
+        # of one table: a pass for each would be twice. Those of the points, whatever is beside them
+        ends = MeanEmbedding.quantile(self, [TAIL, 1 - TAIL])
         square = (0.5 * (ends[..., 1, :] - ends[..., 0, :])) ** 2
         least = xp.where(variance > 0, share * square, square)
         more = arrays.at_least(least - variance, 0.0)
