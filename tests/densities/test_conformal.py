@@ -164,6 +164,20 @@ def test_too_few_rows_hold_everything_and_say_so(waves, tmp_path):
     assert_array_equal(again.predict_interval(X, 0.8), conformal.predict_interval(X, 0.8))
 
 
+def test_rows_like_the_one_at_the_limit_are_held():
+    """Few values of x and y: which rows of a batch are asked about decides nothing."""
+    rng = np.random.default_rng(8)
+    X = rng.integers(0, 3, (160, 1)).astype(float)
+    y = rng.poisson(1.0 + X[:, 0]).astype(float)
+    model = km.ConditionalDensity(bandwidth=0.5, reg=0.1, wide=0.1).fit(X[:60], y[:60])
+    X, y = X[60:], y[60:]
+    conformal = model.conformalize(X, y)
+    for level in (0.7, 0.9):
+        lower, upper = conformal.predict_interval(X, level)
+        assert ((lower <= y) & (y <= upper)).sum() >= math.ceil(101 * level)
+        assert conformal.contains(X, y, level).sum() >= math.ceil(101 * level)
+
+
 def test_pairs_must_be_pairs(waves):
     model, X, y = waves
     with pytest.raises(ValueError, match="paired|rows"):

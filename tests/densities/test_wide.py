@@ -103,6 +103,29 @@ def test_two_columns():
     assert kstest(draws[:, 0], F).statistic < 0.03
 
 
+@pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
+def test_moments_of_one_law_are_those_of_the_batch():
+    """Where weights of both signs leave no variance, too: without the wide law."""
+    X, y = heavy(30, 7)
+    model = km.ConditionalDensity(km.Gaussian(0.1), 0.2, 1e-6, wide=0.4, location=False).fit(X, y)
+    X_new = np.linspace(-1.5, 1.5, 60)[:, None]
+    laws = model.at(X_new)
+    assert (np.einsum("bi,i->b", laws.weights, y**2) < laws.mean()[:, 0] ** 2).any()
+    assert_allclose([laws[b].std() for b in range(60)], laws.std())
+    assert_allclose([laws[b].cov() for b in range(60)], laws.cov())
+
+
+@pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
+def test_columns_that_go_together_have_no_variance_of_rounding():
+    """Which of them has a little left was up to the batch: 1e-8 or what quantiles say."""
+    X, y = heavy(30, 7)
+    X_new, Y, std = np.linspace(-1.5, 1.5, 60)[:, None], np.column_stack([y, 0.883 * y]), []
+    for own, bandwidth in ((y, 0.2), (Y, [0.2, 0.883 * 0.2])):
+        model = km.ConditionalDensity(km.Gaussian(0.1), bandwidth, 1e-6, location=False)
+        std.append(model.fit(X, own).at(X_new).std())
+    assert_allclose(std[1], std[0] * [1.0, 0.883], rtol=1e-5)
+
+
 def test_saved_and_loaded(tmp_path):
     X, y = heavy(80, 6)
     found = km.ConditionalDensity(km.Gaussian(0.3), location=False).fit(X, y)

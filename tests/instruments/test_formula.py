@@ -119,6 +119,19 @@ def test_columns_called_categorical_need_no_c(market):
     assert_array_equal(with_type, with_c)
 
 
+def test_categories_that_no_row_has_are_not_known(market):
+    """Not even where the type of the column lists them, first or last."""
+    kind = pd.Categorical(market["region"], ["a", *market["region"].unique(), "z"])
+    iv = km.KernelIV.from_formula(
+        "sales ~ region + [price ~ wave]", market.assign(region=kind), trend=1, split=0.5
+    )
+    assert len(iv.roles_.c) == market["region"].nunique() - 1
+    for name in ("a", "z"):
+        new = market.assign(region=pd.Categorical([name] * len(market), kind.categories))
+        with pytest.raises(ValueError, match=f"not fitted on: .*{name}"):
+            iv.predict(new)
+
+
 # ---------------------------------------------------------------- the fitted model
 
 

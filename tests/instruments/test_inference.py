@@ -421,6 +421,17 @@ def test_anderson_rubin_counts_what_instruments_and_controls_add():
     assert few.anderson_rubin().intervals == ((-np.inf, np.inf),)  # no row is left to tell by
 
 
+@pytest.mark.parametrize("slope", [2.0, 0.3, 0.0])
+def test_anderson_rubin_of_a_line_without_noise_is_its_slope(slope):
+    """Rounding decided whether every line was refused."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        Z = rng.normal(size=(40, 2))
+        X = Z[:, :1] + rng.normal(size=(40, 1))
+        iv = km.KernelIV({"*": "linear"}).fit(X, slope * X[:, 0] + 1.0, Z)
+        assert_allclose(iv.anderson_rubin().intervals, [[slope, slope]], atol=1e-6)
+
+
 def test_anderson_rubin_is_for_one_regressor():
     X, y, Z, _ = line(1.0, 80)
     iv = km.KernelIV({"*": "linear"}).fit(np.hstack([X, X**2]), y, np.hstack([Z, Z**2]))

@@ -306,6 +306,15 @@ class TestSamples:
         assert np.mean((iv.predict(X[100:300]) - truth) ** 2) < 0.35 * truth.var()
         assert np.linalg.eigvalsh(iv.covariance_)[0] > -1e-9
 
+    def test_what_rows_lack_is_not_read_where_none_is_complete(self):
+        """The row that stands in for regressors is another one then."""
+        X, y, Z = curve(60)
+        X[30:], y[:30] = np.nan, np.nan
+        a = km.KernelIV(split="samples").fit(X, y, Z)
+        b = km.KernelIV(split="samples").fit(X[::-1], y[::-1], Z[::-1])
+        assert_allclose(a.predict(X[:30]), b.predict(X[:30]), atol=1e-9)
+        assert_allclose(a.predict_interval(X[:30]), b.predict_interval(X[:30]), rtol=1e-6)
+
     def test_by_name_the_lengthscales_are_searched_on_complete_rows(self):
         X, y, Z = curve(300)
         X[200:], y[100:200] = np.nan, np.nan

@@ -9,6 +9,8 @@ import numpy as np
 from ..core import Array, Interval, Saveable, arrays, checks
 from .laws import MovedLaws
 
+TIES = 1e-9  # of the largest level: so much are those of equal rows apart
+
 
 @dataclass(frozen=True)
 class ConformalDensity(Saveable):
@@ -96,10 +98,13 @@ def _region_levels(laws: MovedLaws, Y) -> np.ndarray:
 
 
 def _corrected(levels: np.ndarray, level: float) -> float:
-    """The ⌈(m + 1) level⌉-th smallest; infinite, with a warning, where there are fewer."""
+    """The ⌈(m + 1) level⌉-th smallest; infinite, with a warning, where there are fewer.
+
+    And a little more: rows like the one at the limit are held, however they round.
+    """
     k = math.ceil((len(levels) + 1) * checks.check_level(level) - 1e-9)
     if k <= len(levels):
-        return float(levels[k - 1])
+        return float(levels[k - 1] + TIES * np.abs(levels).max())
     checks.warn_numerical(
         f"{len(levels)} rows cannot assure a level of {level:g}, so everything is held: at least "
         f"{math.ceil(level / (1 - level) - 1e-9)} are needed"

@@ -21,6 +21,7 @@ Width = float | Sequence[float] | None
 UNNAMED = Labels()
 ROUGHEST = 0.5  # error of the mass of a law that is drawn from once
 TAIL = 0.159  # of a normal law, beyond a standard deviation
+ROUNDING = 1e-14  # of the variance of the points, which a column that goes with another may keep
 
 
 class MeanEmbedding(Scored, WeightedPoints):
@@ -219,13 +220,15 @@ class MeanEmbedding(Scored, WeightedPoints):
         """
         xp, C = arrays.namespace(self._points), recovery.covariance(self.normalised())
         variance = xp.linalg.diagonal(C)
+        varies = variance > ROUNDING * arrays.units(self._points) ** 2
         steps = self._width("own") == 0.0 and self.is_signed()
         share = 2 * TAIL if steps else 0.0
-        if share == 0.0 and bool(xp.all(variance > 0)):
+        if share == 0.0 and bool(xp.all(varies)):
             return C
-        ends = self.quantile([TAIL, 1 - TAIL])  # of one table: a pass for each would be twice
+        # of one table: a pass for each would be twice. Those of the points, whatever is beside them
+        ends = MeanEmbedding.quantile(self, [TAIL, 1 - TAIL])
         square = (0.5 * (ends[..., 1, :] - ends[..., 0, :])) ** 2
-        least = xp.where(variance > 0, share * square, square)
+        least = xp.where(varies, share * square, square)
         more = arrays.at_least(least - variance, 0.0)
         return C + more[..., None] * arrays.like(np.eye(more.shape[-1]), C)
 

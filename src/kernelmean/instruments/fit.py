@@ -132,7 +132,7 @@ class Plan:
         tried = list(chain(*side_by_side(lambda make: self.judged(make()), makers, worth=0)))
         if all(one.draft.bare for one in tried):
             return self.finish(self.straight(1), parts)
-        X = arrays.to_numpy(together(self.complete or self.few, "X"))
+        X = arrays.to_numpy(together(self.known, "X"))
         own = len(self.roles.x)
         return self.widened(Choice(tried, X, own, self.told <= own), parts)
 
@@ -140,6 +140,11 @@ class Plan:
     def complete(self) -> list[Part]:
         """Rows with regressors and outcomes: all of the few, but for two samples."""
         return [part for part in self.few if part.complete]
+
+    @property
+    def known(self) -> list[Part]:
+        """The same, or, where no row is complete, those with regressors."""
+        return self.complete or [part for part in self.few if part.teaches]
 
     @property
     def plainer(self) -> bool:
@@ -366,8 +371,7 @@ class Plan:
         p = np.nan if moments is None else moment_test(moments, lam)
         if trends:
             coef = arrays.namespace(coef).concat([coef[:1] + middle, coef[1:]])
-        kept = self.complete or [part for part in few if part.teaches]
-        X, Z, y = (arrays.to_numpy(together(kept, name)) for name in "XZy")
+        X, Z, y = (arrays.to_numpy(together(self.known, name)) for name in "XZy")
         y = y if self.complete else np.full_like(y, np.nan)
         told = coef, covariance, (lam, xi), (loss_1, loss_2), (n, stage.m), p, (X, Z, y)
         known = [part.X for part in parts if part.teaches or part.complete]

@@ -366,6 +366,8 @@ def _evaluate(terms: list, table, states: dict, levels: dict) -> tuple[Any, Any]
     formulaic = _formulaic()
     _refuse_text(terms, table)
     _refuse_wide(terms, table)
+    categories = table.select_dtypes("category")  # known to a column may be more than it has
+    used = {name: column.cat.remove_unused_categories() for name, column in categories.items()}
     kind = formulaic.parser.types.Factor.Kind.CATEGORICAL
     spec = formulaic.ModelSpec(
         formulaic.SimpleFormula(terms),
@@ -376,7 +378,7 @@ def _evaluate(terms: list, table, states: dict, levels: dict) -> tuple[Any, Any]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("error", formulaic.errors.DataMismatchWarning)
         try:
-            matrix = spec.get_model_matrix(table.reset_index(drop=True))
+            matrix = spec.get_model_matrix(table.assign(**used).reset_index(drop=True))
         except formulaic.errors.DataMismatchWarning as warning:
             unseen = ", ".join(re.findall(r"\{.*?\}", str(warning)))
             raise ValueError(

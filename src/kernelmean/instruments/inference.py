@@ -24,6 +24,7 @@ from .second_stage import CausalLeaveOneOut, SecondStage
 DRAWS = 2000  # of the multiplier bootstrap
 WEAK = 10.0  # F below which an instrument is called weak (Staiger and Stock 1997)
 CARRIED = 10.0  # rows that have to carry it
+ROUNDING = 1e-12  # of squared slopes
 
 
 @dataclass(frozen=True)
@@ -426,9 +427,12 @@ def unexplained(columns: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, i
 def _not_above_zero(form: np.ndarray) -> tuple[tuple[float, float], ...]:
     """Intervals of θ in which (θ, −1) form (θ, −1)ᵀ ≤ 0."""
     (a, b), (_, c) = form.tolist()
-    if b * b <= a * c:
-        return () if a > 0 else ((-np.inf, np.inf),)
-    root = (b * b - a * c) ** 0.5
+    apart = b * b - a * c
+    if a <= 0 and apart <= 0:
+        return ((-np.inf, np.inf),)
+    if apart < -ROUNDING * b * b:
+        return ()
+    root = max(apart, 0.0) ** 0.5  # of a line without noise that is all rounding
     low, high = sorted(((b - root) / a, (b + root) / a))
     return ((low, high),) if a > 0 else ((-np.inf, low), (high, np.inf))
 
