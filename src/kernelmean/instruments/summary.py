@@ -103,7 +103,7 @@ def _plain(fit: StructuralFit, i: int, names: list[str]) -> list[Line]:
 def _numbers(model: Any, fit: StructuralFit) -> Block:
     p, xi = fit.specification_p, Line.chosen("reg_stage2 (ξ)", fit.regs[1], model.reg_stage2)
     if not fit.draft.curved(0):  # nothing that ξ is of
-        xi = Line(xi.name, xi.value, "∞: least squares")
+        xi = Line(xi.name, xi.value, "∞: two-stage least squares")
     contradicted = " (the instruments contradict the fit)" if p < 0.05 else ""
     return Block(
         "Fit",
