@@ -63,8 +63,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         learned from the other folds. "samples": two samples in one table; rows where y is NaN
         serve stage 1 only, rows where X is NaN stage 2 only, complete rows (if any) serve both.
     features : FeatureMap, optional
-        Coordinates for regressors and for instruments; None is `Nystroem()`, ten times closer in
-        norm where lengthscales are tuned, for these come out long and λ, ξ small.
+        Coordinates for regressors and for instruments; None is `Nystroem()`, where lengthscales are
+        tuned ten times closer in norm (these come out long and λ, ξ small), to 600 landmarks.
     random_state : int, Generator or None
         Shuffles the rows before they are split or folded; None keeps them in order.
     trend : "auto", None or int
