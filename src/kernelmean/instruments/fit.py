@@ -124,7 +124,7 @@ class Plan:
     def fit(self, parts: list[Part]) -> StructuralFit:
         """Drafts judged on a few rows; then both stages of the one taken, with all rows."""
         if self.sides[0].kernel is None:
-            return self.finish(self.lines(self.trends[-1] or 1), parts)
+            return self.finish(self.unbent(self.trends[-1] or 1), parts)
         plans = [(self, ROWS), *((other, ROWS[:1]) for other in self.others)]
         makers = list(chain(*side_by_side(lambda plan: Plan.makers(*plan), plans, worth=0)))
         if len(makers) == len(self.trends) == 1:
@@ -269,7 +269,7 @@ class Plan:
         x, z = map(Basis, (p.with_degree(degree) for p in plain), fitted)
         return self.draft(degree, tuple(side.plain.scales for side in self.sides), (x, z))
 
-    def lines(self, degree: int) -> StructuralDraft:
+    def unbent(self, degree: int) -> StructuralDraft:
         """Powers of the regressors alone, and of the instruments, unless these bend."""
         draft = self.straight(degree)
         if self.sides[1].kernel is None:
