@@ -124,7 +124,7 @@ class TestNormalMean:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("d", "n", "runs"), [(1, 2000, 8), (2, 2000, 5), (4, 1000, 2)])
+@pytest.mark.parametrize(("d", "n", "runs"), [(1, 2000, 4), (2, 2000, 3), (4, 1000, 2)])
 def test_five_times_closer_than_rejection_abc(d, n, runs):
     """Issue 3: posterior means of the Gaussian model, ABC with its best tolerance of three.
 

@@ -418,12 +418,12 @@ class TestManifolds:
     @pytest.mark.parametrize("rule", RULES)
     def test_rotations(self, kernel, rule):
         rng = np.random.default_rng(1000)
-        X, Z = self.spinning(400, rng)
+        X, Z = self.spinning(300, rng)
         model = km.KernelBayesFilter(rule, kernel_z=kernel)
-        model = quietly(model.fit, X[:340], Z[:340])
-        found = quietly(model.predict, X[340:360], point="mode").reshape(-1, 3, 3)
+        model = quietly(model.fit, X[:240], Z[:240])
+        found = quietly(model.predict, X[240:260], point="mode").reshape(-1, 3, 3)
         assert_allclose(found @ np.swapaxes(found, 1, 2), np.tile(np.eye(3), (20, 1, 1)), atol=1e-8)
         assert_allclose(np.linalg.det(found), 1.0, atol=1e-8)
-        truth = Turn.from_matrix(Z[340:360].reshape(-1, 3, 3))
+        truth = Turn.from_matrix(Z[240:260].reshape(-1, 3, 3))
         angles = (truth.inv() * Turn.from_matrix(found)).magnitude()
         assert np.median(angles) < 0.35

@@ -110,7 +110,7 @@ THINNED = (  # how many rows searches and scores look at
 
 @pytest.fixture
 def thinned(monkeypatch):
-    """Of 400 rows searches look at 250 or fewer; a ratio's score, of 1,000, at 833."""
+    """Of 300 rows searches look at 250 or fewer; a ratio's score, of 1,000, at 833."""
     for limit in map("kernelmean.{}".format, THINNED):
         module, name = limit.rsplit(".", 1)
         monkeypatch.setattr(limit, getattr(import_module(module), name) // 6)
@@ -118,7 +118,7 @@ def thinned(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 3])
-@pytest.mark.parametrize("n", [120, 400])
+@pytest.mark.parametrize("n", [120, 300])
 @pytest.mark.parametrize("name", CASES)
 def test_permuted_rows(name, n, d, thinned):
     X, Z = pairs(n, d)
