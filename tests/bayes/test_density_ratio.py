@@ -100,6 +100,7 @@ def test_finite_set_with_the_true_numerator():
     assert_allclose(r.predict(np.arange(4.0)), q / [0.1, 0.2, 0.3, 0.4], atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift", [0.0, 0.5, 1.0])
 def test_two_gaussians(shift):
     """N(0,1) and N(s,1): r(z) = exp(s z - s^2/2)."""

@@ -645,6 +645,7 @@ class TestSelection:
             model.weights(new, prior_points), fixed.weights(new, prior_points), atol=1e-12
         )
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("rule", ["importance", "density"])
     def test_a_sampled_prior_has_a_ratio_that_chooses_for_itself(self, rule):
         """Latents and prior normal, seen with noise: kernels alone are farther from the exact."""
@@ -783,6 +784,7 @@ class TestSelection:
                 found.append(np.mean((rule.predict(observed, prior) - truth) ** 2))
         assert np.median(errors["loo"]) < np.median(errors["loo_min"])
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("rule", RULES)
     @pytest.mark.parametrize("d", [1, 2])
     def test_chosen_regularisers_beat_those_of_the_paper(self, rule, d):
@@ -841,6 +843,7 @@ class TestAnswers:
         joint = TABLE.prior * likelihood[:, 2] * likelihood[:, 0]
         assert_allclose(second([[0.0], [1.0], [2.0]]), joint / joint.sum(), atol=1e-6)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("rule", RULES)
     @pytest.mark.parametrize("d", [1, 2])
     def test_ninety_percent_intervals_hold_about_ninety_percent(self, rule, d):
@@ -861,6 +864,7 @@ class TestAnswers:
         assert np.mean(means) < 0.06
         assert_allclose(np.mean([np.diag(s) for s in spreads], axis=0), 1.0, atol=0.35)
 
+    @pytest.mark.slow
     def test_more_pairs_are_better(self):
         def error(n) -> float:
             found = []

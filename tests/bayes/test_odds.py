@@ -138,6 +138,7 @@ def test_the_ratio_minimises_the_squares_beside_them():
     assert_allclose(model.predict(Z), np.maximum(r, 0.0), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_normal_laws_are_told_as_by_their_odds():
     """exp(z/2 − 1/8): kernels alone have several times the error."""
     errors = []

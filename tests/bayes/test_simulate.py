@@ -152,6 +152,7 @@ def test_five_times_closer_than_rejection_abc(d, n, runs):
     assert np.mean(ours) < min(np.mean(found) for found in shares.values()) / 5
 
 
+@pytest.mark.slow
 def test_bayes_method_is_closer_than_rejection_abc_too():
     ours, theirs = [], []
     for seed in range(40, 46):
@@ -320,6 +321,7 @@ class TestRepetition:
         assert_array_equal(got.points, expected.points)
         assert_allclose(got.weights, expected.weights, atol=1e-12)
 
+    @pytest.mark.slow
     def test_batches_in_processes(self):
         a, b = (posterior(curves, batch_size=50, n_jobs=jobs).weights for jobs in (1, 2))
         assert_array_equal(a, b)
