@@ -134,13 +134,16 @@ def test_a_curve_keeps_to_the_categories_of_its_instrument():
     Z = np.repeat(np.arange(6.0), 20)[:, None]
     X = Z + 0.5 * rng.normal(size=Z.shape)
     y, xi, n = np.sin(X[:, 0]) + 0.3 * rng.normal(size=120), 1e-3, 120
-    model = km.KernelIV(km.Gaussian(2.0), {0: "category"}, 1e-12, xi, trend=0).fit(X, y, Z)
+    forms = km.Gaussian(2.0), {0: "category"}
+    model = km.KernelIV(*forms, reg_stage2=xi, trend=0).fit(X, y, Z)
     Phi = model.basis_x_.numbers(X)
     M = np.vstack([(g.sum(0) - g) / 19 for g in np.split(Phi, 6)])
     held = np.diag([0.0] + [xi] * (Phi.shape[1] - 1))
     b = np.linalg.solve(M.T @ M / n + held, M.T @ (y - y.mean()) / n)
     assert_allclose(model.predict(X), y.mean() + Phi @ b, rtol=1e-6)
     assert "6 categories" in str(model.summary())
+    far = km.KernelIV(*forms, reg_stage2=xi, trend=0).fit(X, y, 1e6 * Z + 1e4)
+    assert_allclose(far.predict(X), model.predict(X), rtol=1e-6)
 
 
 @pytest.mark.slow

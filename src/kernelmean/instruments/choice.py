@@ -43,8 +43,9 @@ class StructuralDraft(Saveable):
 
     @property
     def bare(self) -> bool:
-        """Whether this is two-stage least squares."""
-        return not self.bases[1].features.rank_
+        """Whether this is two-stage least squares: not a curve told by instruments in lines."""
+        curve = self.kernels[1] is None and self.kernels[0] is not None
+        return not curve and not self.bases[1].features.rank_
 
     def curved(self, side: int) -> bool:
         """Whether a kernel is used on a side."""

@@ -284,7 +284,7 @@ class Plan:
     def basis(self, i: int, trend: int | None, scales) -> Basis:
         """Of one side, coarse where it is yet to be judged."""
         side = self.sides[i]
-        own = self._feature_map(side.tuned, COARSE)
+        own = self._feature_map(side.tuned, COARSE) if side.kernel else Bare()
         with checks.hushed():  # of a rank that is used up the last fit will tell
             own.fit(self.points[i], side.at(scales) or "linear")
         return Basis(side.plain.with_degree(trend), own)
