@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from filter_cases import DENSE
 from numpy.testing import assert_allclose
-from scipy.stats import multivariate_normal
+from scipy.stats import ks_2samp, multivariate_normal
 
 import kernelmean as km
 from kernelmean.densities.standard import NormalErrors
-from kernelmean.filtering.laws import LawsAt, StateLaw
+from kernelmean.filtering.laws import LawsAt, StateLaw, Tabled
 from kernelmean.filtering.particles import ParticleMachine
 
 TURN = np.array([[0.9, -0.3, 0.0], [0.3, 0.9, 0.2], [0.0, -0.2, 0.8]])
@@ -163,3 +163,50 @@ def test_states_that_follow_each_other_exactly_are_followed():
     assert np.mean((found.mean() - truth) ** 2) < 0.25 * Z.var()
     inside = (truth >= found.interval(0.9).lower) & (truth <= found.interval(0.9).upper)
     assert (inside.mean(axis=0) > 0.85).all()
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_a_table_of_laws_says_what_they_do(columns):
+    """Between its nodes, and beyond them, at the states it is of."""
+    rng = np.random.default_rng(3)
+    Z = rng.normal(size=(120, 3))
+    E = rng.exponential(size=(120, columns)) * (1.0 + 0.5 * (Z[:, :1] > 0)) - 1.0
+    density = km.ConditionalDensity(location=False).fit(Z, E).fit_
+    table = Tabled(density, Z)
+    assert len(table.tree.data) == len(Z)
+    new = np.r_[E, 3.0 * E[:40], np.full((1, columns), -30.0)]
+    at = np.r_[Z, Z[:40], Z[:1]]
+    exact = np.asarray(density.laws(at).log_density_of_pairs(new))
+    off = np.abs(table.at(at).log_density_each(new[:, None])[:, 0] - exact)
+    inside = ((table.low < new) & (new < table.high)).all(axis=1)
+    assert off[inside & (exact > -5)].max() < 0.07  # two columns of (h/γ)²/8, h half of γ
+    assert off[inside].max() < 0.2  # where the wide law takes over
+    assert off[~inside].max() < 0.5
+    assert off[-1] < 0.05
+
+    draws = table.at(Z[:3]).sample(4000, rng)
+    laws = density.laws(Z[:3])
+    drawn = [np.asarray(law.sample(4000, rng)) for law in laws]
+    for mine, theirs in zip(draws, drawn, strict=True):
+        for j in range(columns):
+            assert ks_2samp(mine[:, j], theirs[:, j]).pvalue > 1e-3
+        assert_allclose(np.cov(mine.T), np.cov(theirs.T), rtol=0.25, atol=0.1)
+
+
+@pytest.mark.slow
+def test_particles_are_weighed_by_the_laws_of_the_states_nearest():
+    """Errors that are far from normal: by a table nearly what the laws of all particles say."""
+    rng = np.random.default_rng(5)
+    X, Z = LAW.simulate(300, rng)
+    X = Z[:, :2] + rng.choice([-0.8, 0.8], size=X.shape) + 0.1 * rng.normal(size=X.shape)
+    machine = km.KernelBayesFilter(inference="densities").fit(X, Z).machine_
+    assert isinstance(machine._tables[1].density, Tabled)
+    steps = machine.track(X[:20], [slice(0, 20)])
+    for i in (3, 9, 15):
+        ahead = machine.predicted(steps[i])
+        laws = StateLaw(machine.observing, machine.standard).at(ahead.cloud)
+        told = laws.log_density(machine.coordinates(X[i + 1 : i + 2]))[:, 0]
+        w = ahead.belief * np.exp(told - told.max())
+        exact = w @ ahead.cloud / w.sum()
+        found = machine._one(ahead, machine.coordinates(X[i + 1 : i + 2])[0])
+        assert_allclose(found.belief @ found.cloud, exact, atol=0.03)

@@ -87,8 +87,6 @@ class NormalErrors(Saveable):
         size = np.log(np.diag(self.root)).sum() + 0.5 * d * np.log(2 * np.pi)
         return (-0.5 * (flat**2).sum(axis=0) - size).reshape(E.shape[:-1])
 
-    log_density_of_pairs = log_density_each
-
     def log_density_apart(self, middle, log_size, Y: np.ndarray) -> np.ndarray:
         """log p of m + s e, of all rows m and log s (N, d), at rows of Y, (N, len(Y))."""
         size, square = np.exp(-log_size), np.zeros((len(middle), len(Y)))

@@ -8,9 +8,12 @@ distance. So the directions of two states stand beside them if the evidence is l
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.ndimage import map_coordinates
+from scipy.spatial import cKDTree
 
 from ..core import Array, Saveable, arrays
 from ..core.moments import evenly
@@ -38,13 +41,16 @@ JUDGED = 500  # rows left out by which laws are compared
 BLOCK = 2**22  # log densities that are formed together
 SHARED = 200  # rows from which on what all choose serves some of them; fewer choose too well
 ROUND = 0.3, 0.3, 3.0, 3.0  # spreads of directions and places: where the search of scales begins
+TABLED = 200  # states of a table of laws
+CELLS_OF = {1: (0.1, 1_000), 2: (0.5, 100)}  # of so many columns: in bandwidths, and at most
+OUTSIDE = 1e-3  # share of points on either side, beyond which, by some bandwidths, it does not go
 
 
 @dataclass(frozen=True)
 class StateLaw(Saveable):
     """p(y|x): that of the standardised y is normal, or a `ConditionalDensity` if rows say so."""
 
-    density: NormalErrors | densities.Fit
+    density: NormalErrors | densities.Fit | Tabled
     standard: Standard | None = None  # a file of an earlier version may have none
     turning: bool = False  # whether directions of x stand beside it
     change: bool = False  # whether the law is that of y − x
@@ -80,6 +86,22 @@ class StateLaw(Saveable):
             density = odd.fit(X[some], E[some]).fit_
         return cls(density, standard, turning, change, mean, size)
 
+    @property
+    def normal(self) -> StateLaw:
+        """With a normal law of the same mean squares."""
+        density: Any = self.density
+        if isinstance(density, NormalErrors):
+            return self
+        return replace(self, density=NormalErrors.of(arrays.to_numpy(density.points)))
+
+    def tabled(self, states: np.ndarray) -> StateLaw:
+        """For many particles at a time; as it is, if normal or of too many columns for a table."""
+        density: Any = self.density
+        if isinstance(density, NormalErrors) or density.points.shape[1] > len(CELLS_OF):
+            return self
+        states = directed(states) if self.turning else states
+        return replace(self, density=Tabled(density, states), mean=None, size=None)
+
     def narrowest(self, X: np.ndarray) -> float:
         """Standard deviation of the laws, in the direction and at the column where it is least.
 
@@ -94,7 +116,9 @@ class StateLaw(Saveable):
         """The laws at rows of X."""
         laws: Any = self.density
         start, X = X if self.change else 0.0, directed(X) if self.turning else X
-        if not isinstance(laws, NormalErrors):
+        if isinstance(laws, Tabled):
+            laws = laws.at(X)
+        elif not isinstance(laws, NormalErrors):
             laws = laws.laws(X).dense()
         if self.standard is None:
             zero = np.zeros((len(X), laws.embedding.points.shape[1]))
@@ -168,16 +192,9 @@ def directed(X: np.ndarray) -> np.ndarray:
 class LawsAt:
     """Laws of (y − m)/s, with m and log s of each, (N, d)."""
 
-    laws: NormalErrors | MovedLaws
+    laws: NormalErrors | MovedLaws | TabledAt
     middle: np.ndarray
     log_size: np.ndarray
-
-    @property
-    def normal(self) -> LawsAt:
-        """Normal laws of the same mean squares."""
-        laws: Any = self.laws
-        known = isinstance(laws, NormalErrors)
-        return self if known else replace(self, laws=NormalErrors.of(laws.embedding.points))
 
     def log_density(self, Y: Array) -> np.ndarray:
         """log p of all laws at all rows, (N, m)."""
@@ -193,8 +210,7 @@ class LawsAt:
     def log_density_of_pairs(self, Y: Array) -> np.ndarray:
         """log p of law b at row b, (N,)."""
         own = (Y - self.middle) / np.exp(self.log_size)
-        found = arrays.to_numpy(self.laws.log_density_of_pairs(own))
-        return found - self.log_size.sum(axis=1)
+        return self.laws.log_density_each(own[:, None])[:, 0] - self.log_size.sum(axis=1)
 
     def sample(self, rng: np.random.Generator, which=slice(None)) -> np.ndarray:
         """A draw from each, (N, d), or from those asked for."""
@@ -204,3 +220,72 @@ class LawsAt:
         else:
             found = arrays.to_numpy(self.laws[which].sample(1, rng))[:, 0]
         return middle + found * size
+
+
+class Tabled:
+    """p(e|z) on a grid of e, at some states z: of what many particles are weighed by, or move by.
+
+    Each has the law of the state that is nearest. Between nodes log p goes on in lines, beyond
+    them as that of the wide law that each law has a share of.
+    """
+
+    def __init__(self, density: densities.Fit, states: np.ndarray):
+        points, width = arrays.to_numpy(density.points), np.array(density.bandwidth)
+        ends = np.quantile(points, [OUTSIDE, 1.0 - OUTSIDE], axis=0)
+        low, high = ends + np.outer([-4.0, 4.0], width)
+        cell, most = CELLS_OF[len(width)]
+        some = np.minimum(np.ceil((high - low) / (cell * width)).astype(int) + 1, most)
+        self.low, self.high, self.cell, self.shape = low, high, (high - low) / (some - 1), some
+        self.tree = cKDTree(states[evenly(len(states), TABLED)])
+        laws = density.laws(self.tree.data)
+        self.wide: Any = laws.wide
+        self.nodes = np.indices(some).reshape(len(some), -1).T
+        self.kernels = MovedLaws(laws.embedding, laws.move, None, laws.drawn)
+
+    @property
+    def grid(self) -> np.ndarray:
+        """The nodes, (G, d)."""
+        return self.low + self.nodes * self.cell
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """log p of each law at all nodes."""
+        p = arrays.to_numpy(self.kernels.density(self.grid))
+        return self.wide.log_mixed(p, self.grid).reshape(-1, *self.shape)
+
+    @cached_property
+    def upto(self) -> np.ndarray:
+        """Shares of the nodes that go before in each law, moved to a range of its own."""
+        upto = np.cumsum(arrays.to_numpy(self.kernels.density(self.grid)), axis=1)
+        return (upto / upto[:, -1:] + 2.0 * np.arange(len(upto))[:, None]).ravel()
+
+    def at(self, Z: np.ndarray) -> TabledAt:
+        """The laws at rows of Z."""
+        return TabledAt(self, self.tree.query(Z)[1])
+
+
+@dataclass(frozen=True)
+class TabledAt:
+    """Laws of a table, by the number of the state that each is of."""
+
+    of: Tabled
+    member: np.ndarray
+
+    def __getitem__(self, which) -> TabledAt:
+        return replace(self, member=self.member[which])
+
+    def log_density_each(self, E: np.ndarray) -> np.ndarray:
+        """log p of law b at rows of its own, E[b] of shape (k, d): (m, k)."""
+        of = self.of
+        near = np.clip(E, of.low, of.high)
+        member = np.broadcast_to(self.member[:, None, None], (*E.shape[:2], 1))
+        at = np.concatenate([member, (near - of.low) / of.cell], axis=-1)
+        found = map_coordinates(of.table, np.moveaxis(at, -1, 0), order=1, mode="nearest")
+        return found + of.wide.log_density(E) - of.wide.log_density(near)
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """n draws of each, (m, n, d): nodes by inversion, then evenly in their cells."""
+        u = rng.random((len(self.member), n)) * (1 - 1e-9) + 2.0 * self.member[:, None]
+        node = np.searchsorted(self.of.upto, u, side="right") % len(self.of.nodes)
+        jitter = (rng.random((*u.shape, len(self.of.cell))) - 0.5) * self.of.cell
+        return self.of.wide.replace_some(self.of.grid[node] + jitter, rng)

@@ -61,6 +61,12 @@ class ParticleMachine(NodeMachine):
         weights = np.repeat([1.0 / n, SHARE / max(1, anew)], [n, anew])
         return weights / weights.sum()
 
+    @cached_property
+    def _tables(self) -> tuple[StateLaw, StateLaw]:
+        """How states move, and what is seen of them, with errors that are not normal on a grid."""
+        seeing = StateLaw(self.observing, self.standard)
+        return self.moving.tabled(self._tree.data), seeing.tabled(self._tree.data)
+
     @property
     def counts(self) -> dict[str, int]:
         return {**super().counts, "particles": self.count}
@@ -85,7 +91,7 @@ class ParticleMachine(NodeMachine):
         levels = (np.arange(n) + rng.random()) / n
         drawn = np.searchsorted(np.cumsum(step.belief)[:-1], levels)
         parents, which = np.unique(drawn, return_inverse=True)
-        moved = self.moving.at(step.cloud[parents]).sample(rng, which)
+        moved = self._tables[0].at(step.cloud[parents]).sample(rng, which)
         anew = self._tree.data[rng.integers(len(self.points), size=len(self._drawn) - n)]
         points = np.concatenate([np.clip(moved, self.low, self.high), anew])
         told = self._on(points, self._drawn, "predicted", step.age + 1)
@@ -96,7 +102,7 @@ class ParticleMachine(NodeMachine):
         return (X - self.middle_x) / self.units_x
 
     def _one(self, step: Step, x: np.ndarray) -> Step:
-        laws = StateLaw(self.observing, self.standard).at(step.cloud)
+        laws = self._tables[1].at(step.cloud)
         return super()._one(step, laws.log_density(x[None])[:, 0])
 
     def _weighed(self, step: Step, weights: np.ndarray, kind: str) -> Step:
@@ -107,7 +113,7 @@ class ParticleMachine(NodeMachine):
         w, drawn = step.belief, self._drawn
         some, many = evenly(len(drawn), SMOOTHED), w * len(w) > HARDLY
         own, told = step.cloud[many], later.cloud[some]  # as they were drawn from the step
-        S = self.moving.at(own).normal.log_density(told)
+        S = self.moving.normal.at(own).log_density(told)
         S -= S.max(axis=0)
         np.exp(S, out=S)
         S /= w[many] @ S
