@@ -640,6 +640,18 @@ def test_laws_of_two_logarithms_do_not_depend_on_those_beside():
     assert last.cov()[0, 1] / np.prod(last.std()) == pytest.approx(drawn, abs=0.05)
 
 
+def test_the_mode_beside_logarithms_is_the_top_of_their_density():
+    """It was where the density of the logarithm is highest: e^m, not e^(m − s²)."""
+    z = np.random.default_rng(3).normal(1.0, 0.6, size=(200, 1))
+    options = km.Backbone(order=0, trend="c", difference=0, transform="log")
+    ahead = km.KernelStateSpace(backbone=options, em=QUICK).fit(np.exp(z)).forecast(np.exp(z), 2)
+    grid = np.linspace(0.05, 8.0, 2000)[:, None]
+    top = grid[ahead.density(grid).argmax(axis=1)]
+    assert_allclose(ahead.mode(), top, rtol=0.02)
+    assert_allclose(ahead[1].mode(), ahead.mode()[1])
+    assert (ahead.mode() < 0.9 * ahead.quantile(0.5)).all()
+
+
 @pytest.mark.parametrize("far", [50.0, 1e4])
 def test_no_row_is_impossible_where_a_sequence_begins(fitted, walk, far):
     """Nor is one whose density is less than the least number: its logarithm was −∞."""

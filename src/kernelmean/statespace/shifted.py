@@ -117,8 +117,15 @@ class ShiftedLaw(ObservationLaw):
         return self._back(drawn + spread * rng.standard_normal(drawn.shape), shift)
 
     def mode(self) -> Array:
-        """The most typical point, (m, d)."""
-        return self._back(arrays.to_numpy(super().mode()), self.shift)
+        """The most typical point, (m, d); beside logarithms or roots, of those that stand for it."""
+        own = self._back(arrays.to_numpy(super().mode()), self.shift)
+        if self.transform.name is None:
+            return own
+        parts = [arrays.to_numpy(part) for part in (self._points(), own[..., None, :])]
+        tried, each = np.concatenate(parts, axis=-2), self if own.ndim == 2 else [self]
+        laws: Any = zip(each, tried.reshape(-1, *tried.shape[-2:]), strict=True)
+        found = [at[np.argmax(arrays.to_numpy(law.log_density(at)))] for law, at in laws]
+        return self._like(np.reshape(found, own.shape))
 
     # ------------------------------------------------------------ inside
 
