@@ -122,8 +122,9 @@ class ShiftedLaw(ObservationLaw):
         if self.transform.name is None:
             return own
         parts = [arrays.to_numpy(part) for part in (self._points(), own[..., None, :])]
-        tried, each = np.concatenate(parts, axis=-2), self if own.ndim == 2 else [self]
-        laws: Any = zip(each, tried.reshape(-1, *tried.shape[-2:]), strict=True)
+        tried = np.concatenate(parts, axis=-2)
+        each: Any = self if own.ndim == 2 else [self]
+        laws = zip(each, tried.reshape(-1, *tried.shape[-2:]), strict=True)
         found = [at[np.argmax(arrays.to_numpy(law.log_density(at)))] for law, at in laws]
         return self._like(np.reshape(found, own.shape))
 
