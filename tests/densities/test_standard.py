@@ -10,7 +10,13 @@ from sklearn.linear_model import Ridge
 import kernelmean as km
 from kernelmean.densities.laws import MovedLaws
 from kernelmean.densities.location import Design, Location, Weights
-from kernelmean.densities.standard import EvidenceSearch, Forms, Standard, log_sizes
+from kernelmean.densities.standard import (
+    EvidenceSearch,
+    Forms,
+    Standard,
+    log_sizes,
+    regressed,
+)
 from kernelmean.embedding.move import Move
 from kernelmean.features.landmarks import Nystroem
 from kernelmean.regression.lengthscales import evidence_loss
@@ -156,7 +162,7 @@ class TestWeights:
         assert_allclose(m(X)[:, 0], whole.predict(Phi), rtol=1e-6, atol=1e-8)
         assert_allclose(m.residuals[:, 0], off, rtol=1e-6, atol=1e-8)
         kept = (y[:, 0] - whole.predict(Phi)) / np.array(off)
-        assert_allclose(np.exp(-2.0 * m.doubt), kept, rtol=1e-5)
+        assert_allclose(np.exp(-2.0 * m.doubt[:, 0]), kept, rtol=1e-5)
         assert_allclose(m.loss, (w * np.square(off)).mean() / y.var(), rtol=1e-6)
 
     def test_rows_elsewhere(self, learned):
@@ -168,7 +174,7 @@ class TestWeights:
         assert_allclose(far.coef, m.coef, rtol=1e-6)
         off, z = far.apart(X, y)
         assert_allclose(off, m.residuals, rtol=1e-6)
-        assert_allclose(z, m.doubt, rtol=1e-6)
+        assert_allclose(z, m.doubt[:, 0], rtol=1e-6)
 
     def test_slopes_of_the_loss(self):
         rng = np.random.default_rng(0)
@@ -239,7 +245,7 @@ def test_doubt_is_that_of_a_gaussian_process():
     X = rng.uniform(-3, 3, (60, 1))
     Y = np.sin(2 * X) + 0.2 * rng.standard_normal((60, 1))
     where = location_on(X, Y, km.Gaussian(0.8), km.Exact(), 1.0)
-    off = where.residuals * np.exp(-where.doubt)[:, None]
+    off = where.residuals * np.exp(-where.doubt)
     standard, _ = Standard.of(where, X, None, Forms(X, EvidenceSearch(X, log_sizes(off))))
     line = kernels.ConstantKernel(where.line.factor[0] ** 2, "fixed") * kernels.DotProduct(
         0.0, "fixed"
@@ -256,7 +262,7 @@ def test_doubt_is_that_of_a_gaussian_process():
     _, spread = process(slice(None)).predict(at - shift, return_std=True)
     assert_allclose(standard.log_size(at)[:, 0], 0.5 * np.log1p(spread**2 / noise), rtol=1e-2)
     _, spread = process(np.arange(60) != 7).predict(X[[7]] - shift, return_std=True)
-    assert_allclose(where.doubt[7], 0.5 * np.log1p(spread[0] ** 2 / noise), rtol=1e-2)
+    assert_allclose(where.doubt[7, 0], 0.5 * np.log1p(spread[0] ** 2 / noise), rtol=1e-2)
 
 
 def test_a_dozen_rows_are_too_few_to_say_where_laws_lie():
@@ -279,3 +285,20 @@ def test_few_rows_have_noise(seed):
     Y = np.sin(X[:, :1]) + 0.5 * rng.standard_normal((24, 1))
     m = location_on(X, Y, km.Gaussian(0.5), km.Exact(), 0.05)
     assert np.exp(-2 * m.doubt).mean() > 0.1  # 1 − h; it was 1e-7
+
+
+def test_each_column_of_y_is_a_line_or_a_curve():
+    """All were curves where one was: of places and speeds each has its own errors."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-2, 2, (120, 2))
+    y = np.c_[np.sin(2 * X[:, 0]), X @ [1.0, -0.5], np.zeros(120)]
+    Y = y + 0.2 * rng.standard_normal(y.shape)
+    forms = Forms(X, EvidenceSearch(X, Y))
+    m, line = regressed(forms, Y), Location.on(forms.line, Y)
+    curve = Location.on(forms.curve, Y, forms.reg)
+    new = np.r_[X, 3.0 * X]
+    assert_allclose(m(new), np.c_[curve(new)[:, 0], line(new)[:, 1:]], atol=1e-10)
+    for plain, columns in ((curve, [0]), (line, [1, 2])):  # as their leverages have them
+        alike = (np.exp(-of.doubt) * of.residuals for of in (m, plain))
+        assert_allclose(*(off[:, columns] for off in alike), atol=1e-10)
+    assert regressed(forms, Y[:, 1:]).coef.shape == line.coef[:, 1:].shape

@@ -147,7 +147,7 @@ class Location(Saveable):
     explains: bool
     beyond: Beyond | None = None
     smoother: Smoother | None = None  # without its rows: while fitting
-    doubt: Array | None = None  # −log(1 − h)/2 of rows, h the leverage: while fitting
+    doubt: Array | None = None  # −log(1 − h)/2, h the leverage, (n, 1) or (n, d_y): while fitting
     weights: Weights | None = None
     excess: Array | None = None  # of outcomes over those learned from, outliers nearer: the same
 
@@ -206,8 +206,25 @@ class Location(Saveable):
         explains = clearly(xp.sum((around / scale) ** 2 - (left / scale) ** 2, axis=1))
         return cls(
             line, features, intercept, coef, reg, loss(reg), left, explains,
-            Beyond(X, features.kernel_, fitted, bend), smoother.alone(), doubt(h), weights,
+            Beyond(X, features.kernel_, fitted, bend), smoother.alone(), doubt(h)[:, None], weights,
         )  # fmt: skip
+
+    def along(self, line: Location, straight: np.ndarray) -> Location:
+        """With some columns of m as a line through the same rows has them: in NumPy, in fitting."""
+        if not straight.any():
+            return self
+        d, coef, beyond = len(line.line.mean), self.coef.copy(), copy(self.beyond)
+        own, other = line.line.factor, self.line.factor
+        ratio = np.divide(own, other, out=np.zeros(d), where=other > 0)
+        coef[d:, straight], coef[:d, straight] = 0.0, (ratio[:, None] * line.coef[:d])[:, straight]
+        for name in ("slope", "low", "high"):
+            values = np.where(straight, getattr(line.beyond, name), getattr(beyond, name))
+            setattr(beyond, name, values)
+        parts = {
+            name: np.where(straight, getattr(line, name), getattr(self, name))
+            for name in ("intercept", "residuals", "doubt")
+        }
+        return replace(self, coef=coef, beyond=beyond, **parts)
 
     @property
     def rank(self) -> int:

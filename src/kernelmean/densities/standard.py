@@ -50,14 +50,14 @@ class Forms:
 
 
 def regressed(forms: Forms, Y: np.ndarray) -> Location:
-    """m by ridge regression: a line, or a line and a kernel part if that is clearly nearer.
+    """m by ridge regression: each column a line, or a line and a kernel part if clearly nearer.
 
     That is where it leaves clearly smaller errors in rows left out.
     """
     simple, other = Location.on(forms.line, Y), Location.on(forms.curve, Y, forms.reg)
-    variance = Y.var(axis=0)
-    gain = (simple.residuals**2 - other.residuals**2) / np.where(variance > 0, variance, 1.0)
-    return other if clearly(gain.sum(axis=1)) else simple
+    gain = simple.residuals**2 - other.residuals**2
+    straight = np.array([not clearly(of_column) for of_column in gain.T])
+    return simple if straight.all() else other.along(simple, straight)
 
 
 def log_sizes(off: np.ndarray) -> np.ndarray:
@@ -168,10 +168,10 @@ class Standard(Saveable):
         Without their Y, s has no upper bound. `forms` are those of X.
         """
         z = arrays.to_numpy(where.doubt)
-        off = arrays.to_numpy(where.residuals) * np.exp(-z)[:, None]
+        off = arrays.to_numpy(where.residuals) * np.exp(-z)
         size, log_s = spread(forms, off)
         off, least = off / np.exp(log_s), log_s.min(axis=0)
-        log_s = log_s + z[:, None]
+        log_s = log_s + z
         most = None
         if Y is not None:
             widest = np.log(WIDEST * Y.std(axis=0) / np.maximum(off.std(axis=0), TINY))

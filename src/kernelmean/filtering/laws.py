@@ -74,7 +74,7 @@ class StateLaw(Saveable):
         X = directed(X) if turning else X
         # nodes end, and what is unknown counts
         where = replace(regressed(Forms(X, mean), Y), beyond=None)
-        off = where.residuals * np.exp(-arrays.to_numpy(where.doubt))[:, None]
+        off = where.residuals * np.exp(-arrays.to_numpy(where.doubt))
         size = EvidenceSearch(X, log_sizes(off)) if like is None else like.size
         standard, _ = Standard.of(where, X, None, Forms(X, size))
         E = standard.residuals

@@ -28,6 +28,7 @@ LOOKED = 100  # observations of which it is asked
 BLUR = 0.2  # of a cell's width: distribution functions over cells go up over so much
 STEPS = 20, 100  # of the paths that they are drawn from; between them a third of the rows
 TIMES = 8  # as many draws as cells
+OBSERVED = 8_000  # draws of observations, at all nodes together
 NOTHING = 1e-9  # of a row's largest transition
 FEW = 3.0  # nodes that an observation leaves: intervals mean nothing then
 THIN = 0.25  # share of transitions below which the others are not kept
@@ -156,10 +157,18 @@ class NodeMachine(Recursion):
         w = weights / total if total > 0 else self.usual
         return Step(w, np.concatenate([[1.0], w @ self.points]), kind)
 
+    @cached_property
+    def _observed(self) -> np.ndarray:
+        """Draws of what is observed at each node, one after the other: of one a mean is off."""
+        which = np.repeat(np.arange(len(self.points)), max(1, OBSERVED // len(self.points)))
+        drawn = self._laws.sample(np.random.default_rng(0), which)
+        return checks.frozen(drawn * self.units_x + self.middle_x)
+
     def observations(self, steps) -> MeanEmbedding:
-        """The batch of embeddings of what is observed then: each node has its observation."""
-        W = np.stack([step.weights for step in steps])
-        return MeanEmbedding.of_parts(self.points_x, W, None, self.kernel_x)
+        """The batch of embeddings of what is observed then: each node has its draws."""
+        each = len(self._observed) // len(self.points)
+        W = np.repeat(np.stack([step.weights for step in steps]) / each, each, axis=1)
+        return MeanEmbedding.of_parts(self._observed, W, None, self.kernel_x)
 
 
 def nodes_of(

@@ -121,7 +121,7 @@ class Observations(Batch):
     Attributes
     ----------
     embedding : MeanEmbedding
-        On the training observations.
+        On the training observations, or on draws at the nodes of densities.
     """
 
     embedding: MeanEmbedding
@@ -139,7 +139,7 @@ class Forecast(_Steps):
     ----------
     embedding : MeanEmbedding
     observations : Observations
-        Laws of what will be observed, on the training observations.
+        Laws of what will be observed.
     """
 
     labels_x: Labels

@@ -153,8 +153,8 @@ class Equations:
     """The normal equations of stage 2, and a few complete rows, by which errors are judged.
 
     Of v = x − u, u = E[x | z], of a plane's columns, V has v, v u/(1 + |u|) and v u²/(1 + u²); W
-    has v with the share of exogenous regressors left out as well. `weak` instruments have Fuller's
-    constant.
+    has v with the share of exogenous regressors left out as well; `told` are slopes of these.
+    `weak` instruments have Fuller's constant.
     """
 
     def __init__(self, groups: list[Group], weak: bool = False):
@@ -166,7 +166,8 @@ class Equations:
             self._steady(learners)
         self.Phi, self.M, self.y, wholly = complete_rows(learners)
         self.basis = learners[0].basis_x
-        slopes = slice(1, self.basis.polynomial.slopes)
+        slopes, exogenous = slice(1, self.basis.polynomial.slopes), learners[0].part.shared
+        self.told = [j in dict(exogenous) for j, *_ in self.basis.polynomial.terms[slopes]]
         moved = arrays.to_numpy(self.M[:, slopes])
         V, self.W = (
             arrays.to_numpy(self.Phi[:, slopes] - left[:, slopes]) for left in (self.M, wholly)
@@ -181,7 +182,7 @@ class Equations:
         """
         left = (self.W**2).mean(0)
         slopes = arrays.to_numpy(self.Phi)[:, 1 : 1 + len(left)]
-        own = left > CONTROL
+        own = (left > CONTROL) & ~np.array(self.told, bool)
         rest = (without(slopes[:, ~own], slopes[:, own].T) ** 2).mean(1)
         return self.m * np.max(rest / left[own] - 1.0, initial=0.0) if own.any() else np.inf
 
