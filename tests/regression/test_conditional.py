@@ -706,6 +706,14 @@ def test_paired_errors_allow_less_than_those_of_the_loss():
     assert_allclose(apart.sum(), 2 * apart.std() * 200**0.5, rtol=0.02)
 
 
+@pytest.mark.parametrize("seed", [200002, 200007, 200010])
+def test_rounding_does_not_choose_to_interpolate_five_rows(seed):
+    Y, X = np.random.default_rng(seed).normal(size=(2, 5, 2))
+    reg, *others = (km.ConditionalEmbedding().fit(u * X, Y).reg_ for u in (1.0, 1e3, 1e-3))
+    assert_allclose(others, reg)
+    assert reg > 1e-3
+
+
 def test_copies_of_a_row_are_left_out_together(xy):
     X, y = xy[0][:12], xy[1][:12, 0]
     times = np.repeat(np.arange(12), [1, 2, 3] * 4)

@@ -146,9 +146,10 @@ class LeaveOneOut(Saveable):
         shrink = self.grid.shrink(reg)
         squared = self.norms - 2 * (self.cross @ shrink) + self._fitted(shrink)
         left = self._left(shrink)
-        own = arrays.at_least(squared, 0.0) / left**2
-        # a row that is fitted by itself alone is predicted by nothing: not by rounding either
-        return self.d * xp.where(left < ALONE, xp.maximum(own, self.norms), own)
+        own = xp.maximum(squared, arrays.EPS * self.norms) / left**2  # no less than its rounding
+        # a row fitted by itself alone is predicted by nothing, or by the others' mean: no better
+        alone = self.norms / (1.0 - self.free * self.d) ** 2
+        return self.d * xp.where(left < ALONE, xp.maximum(own, alone), own)
 
     def _left(self, shrink) -> Array:
         """1 − leverage, kept above zero."""
