@@ -368,3 +368,6 @@ def test_categories_of_more_values_than_instruments_keep_the_kernel_of_these():
     found = iv.contrast([[1.0], [2.0]], [[0.0], [0.0]])
     assert (np.abs(found.value - [1.0, 1.5]) < 2.5 * found.error).all()
     assert iv.kernel_z_ is not None
+    two = np.column_stack([x == 1, x == 2]).astype(float)
+    with pytest.warns(km.NumericalWarning, match="2 endogenous regressors.* and 1 instrument"):
+        km.KernelIV("linear", "linear").fit(two, y, z[:, None])

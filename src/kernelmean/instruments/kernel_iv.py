@@ -340,6 +340,13 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         few = thinned_parts(parts, SEARCH_ROWS)
         teachers = [part for part in parts if part.teaches]
         forms = forms_of(self.kernel_x, self.kernel_z, roles, teachers)
+        told = forms[1].directions(parts, "Z", roles.instruments, len(roles.z))
+        if told < len(roles.x):
+            checks.warn_numerical(
+                f"{len(roles.x)} endogenous regressors, {list(roles.x)}, and {told} instrument(s): "
+                "their effects are told apart only as far as these move each in a way that bends "
+                "as no other does, which first_stage does not see; limits can be far too narrow"
+            )
         plan = self._planned(forms, parts, few, roles)
         if not plan.plainer:
             return plan
