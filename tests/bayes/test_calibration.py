@@ -53,6 +53,18 @@ class TestCalibration:
         found = Calibration(np.arange(100)[:, None], 99)
         assert_allclose([found.coverage(level)[0] for level in (0.5, 0.9, 0.98)], [0.5, 0.9, 0.98])
 
+    def test_a_level_between_ranks(self):
+        """Of a hundred even ranks 95% hold 95, of ten 90% hold nine: they held 94 and eight."""
+        assert Calibration(np.arange(100)[:, None], 99).coverage(0.95)[0] == pytest.approx(0.95)
+        assert Calibration(np.arange(10)[:, None], 9).coverage(0.9)[0] == pytest.approx(0.9)
+
+    def test_few_draws_are_no_fault(self):
+        """Ranks among nine draws go in steps of a tenth: 77% of exact ones were refused."""
+        even = np.repeat(np.arange(10), 30)[:, None]
+        assert Calibration(even, 9).pvalue == pytest.approx(1.0)
+        found = [np.random.default_rng(s).integers(0, 10, size=(300, 1)) for s in range(200)]
+        assert np.mean([Calibration(ranks, 9).pvalue < 0.05 for ranks in found]) < 0.06
+
     def test_bins_of_unequal_width(self):
         """Three values in two bins: expected 2/3 and 1/3."""
         found = Calibration(np.repeat([0, 1, 2], [10, 9, 5])[:, None], 2)

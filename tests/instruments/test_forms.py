@@ -356,3 +356,18 @@ def test_a_binary_regressor_beside_bent_controls_has_the_slope_of_least_squares(
     told = km.KernelIV().fit(x[:, None], y, z[:, None], C).average_derivative()
     assert abs(told.value - line[1]) < error
     assert 0.8 * error < told.error < 1.8 * error  # the shape of the control has to be learned
+
+
+def test_categories_of_more_values_than_instruments_keep_the_kernel_of_these():
+    """A line in z told one of two shifts: 0.1 (error .01) where the truth is 1."""
+    rng = np.random.default_rng(213000)
+    z, v = rng.normal(size=(2, 400))
+    x = 1.0 * (z + v > -0.5) + (z + v > 0.8)
+    y = np.array([0.0, 1.0, 1.5])[x.astype(int)] + 0.7 * v + 0.7 * rng.normal(size=400)
+    iv = km.KernelIV({"*": "category"}).fit(x[:, None], y, z[:, None])
+    found = iv.contrast([[1.0], [2.0]], [[0.0], [0.0]])
+    assert (np.abs(found.value - [1.0, 1.5]) < 2.5 * found.error).all()
+    assert iv.kernel_z_ is not None
+    two = np.column_stack([x == 1, x == 2]).astype(float)
+    with pytest.warns(km.NumericalWarning, match="2 endogenous regressors.* and 1 instrument"):
+        km.KernelIV("linear", "linear").fit(two, y, z[:, None])

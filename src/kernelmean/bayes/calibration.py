@@ -37,9 +37,13 @@ class Calibration:
         return (self.ranks + 0.5) / (self.draws + 1)
 
     def coverage(self, level: float = 0.95) -> np.ndarray:
-        """Share of data sets whose central interval holds the true parameter, (p,)."""
+        """Share of data sets whose central interval holds the true parameter, (p,).
+
+        A rank that the interval ends in counts for the part of it that is inside.
+        """
+        inside = checks.check_level(level) * (self.draws + 1) / 2
         off = np.abs(self.ranks - 0.5 * self.draws)
-        return np.mean(off <= 0.5 * (checks.check_level(level) * (self.draws + 1) - 1), axis=0)
+        return np.clip(inside - off + 0.5, 0.0, 1.0).mean(axis=0)
 
     @property
     def chi2_pvalue(self) -> np.ndarray:
@@ -52,8 +56,11 @@ class Calibration:
 
     @property
     def ecdf_pvalue(self) -> np.ndarray:
-        """Of the largest distance between the distribution function of `shares` and y = x, (p,)."""
-        return np.array([stats.kstest(u, "uniform").pvalue for u in self.shares.T])
+        """Of the largest distance between the ranks' distribution function and even steps, (p,)."""
+        m, values = len(self.ranks), self.draws + 1
+        even = np.arange(1, values + 1) / values
+        F = [np.bincount(r, minlength=values).cumsum() / m for r in self.ranks.T]
+        return np.array([stats.kstwo.sf(np.abs(f - even).max(), m) for f in F])
 
     @property
     def pvalue(self) -> float:

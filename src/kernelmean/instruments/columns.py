@@ -138,6 +138,11 @@ class Forms:
             found.append((j, tuple(map(float, values))))
         return tuple(found)
 
+    def directions(self, parts: list[Part], side: str, names: Sequence[str], own: int) -> int:
+        """How many slopes and shifts the first `own` columns have, where none bends."""
+        levels = self.levels(parts, side, names)
+        return own + sum(len(values) - 2 for j, values in levels if j < own)
+
 
 def check_repeated(name: str, count: int, n: int) -> None:
     """Refuse a category whose values hardly repeat."""
@@ -148,16 +153,18 @@ def check_repeated(name: str, count: int, n: int) -> None:
         )
 
 
-def forms_of(kernel_x, kernel_z, roles: Roles) -> tuple[Forms, Forms]:
+def forms_of(kernel_x, kernel_z, roles: Roles, parts: list[Part]) -> tuple[Forms, Forms]:
     """Of the regressors and of the instruments.
 
     What `kernel_x` says of a column by name holds for it as an instrument, too, unless `kernel_z`
-    says otherwise. "auto" are Gaussian kernels, or straight lines where no regressor bends.
+    says otherwise. "auto" are Gaussian kernels, or straight lines where no regressor bends, and
+    there is one for each slope and shift of the endogenous ones: fewer do not tell these apart.
     """
     shared = _by_name(kernel_x, roles.regressors, roles.z, "kernel_x")
     forms = _form_of_each(shared, kernel_x, roles.regressors)
     if isinstance(kernel_z, str) and kernel_z == "auto":
-        kernel_z = "gaussian" if forms.bent else LINEAR
+        asked = forms.directions(parts, "X", roles.regressors, len(roles.x))
+        kernel_z = "gaussian" if forms.bent or asked > len(roles.z) else LINEAR
     own = _by_name(kernel_z, roles.instruments, (), "kernel_z")
     told = own
     if own is not None or (shared is not None and isinstance(kernel_z, str)):

@@ -350,9 +350,9 @@ class StructuralInference:
 
         {θ : (uᵀPu/k)/(uᵀ(I − P)u/(n − k − p)) ≤ F quantile}, u = y − θx and P the projection on
         Z, both less their regression on (1, C); p is the rank of (1, C), and k what Z adds to it.
-        The level holds with instruments of any strength where the effect is a straight line
-        (Anderson and Rubin 1949), which standard errors do not claim. Of the rows the model keeps,
-        at most 10,000.
+        The level holds with instruments of any strength where the effect is a straight line and
+        the noise as large whatever they are (Anderson and Rubin 1949): the strength standard errors
+        do not claim, the noise they do. Of the rows the model keeps, at most 10,000.
         """
         check_is_fitted(self)
         fit, level = self._fit, checks.check_level(level)

@@ -51,7 +51,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         or number: a kernel, "linear" (a straight line, which is not penalised; the word alone is
         of all columns) or "category" (a shift for each value), "*" for all other regressors.
         Columns of C keep it as instruments, and `kernel_x` may name columns of Z, too. "auto" are
-        Gaussian kernels, or straight lines where no regressor bends: two-stage least squares.
+        Gaussian kernels, or straight lines where no regressor bends and there are enough of these:
+        two-stage least squares.
     reg_stage1, reg_stage2 : float, optional
         λ and ξ, per sample. None chooses them as above; under a share, by the paper's
         causal validation: λ minimises the stage-1 loss on the stage-2 rows, ξ minimises
@@ -337,7 +338,15 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     def _plan(self, parts: list[Part], roles: Roles) -> Plan:
         """What is asked for, as these rows allow."""
         few = thinned_parts(parts, SEARCH_ROWS)
-        forms = forms_of(self.kernel_x, self.kernel_z, roles)
+        teachers = [part for part in parts if part.teaches]
+        forms = forms_of(self.kernel_x, self.kernel_z, roles, teachers)
+        told = forms[1].directions(parts, "Z", roles.instruments, len(roles.z))
+        if told < len(roles.x):
+            checks.warn_numerical(
+                f"{len(roles.x)} endogenous regressors, {list(roles.x)}, and {told} instrument(s): "
+                "their effects are told apart only as far as these move each in a way that bends "
+                "as no other does, which first_stage does not see; limits can be far too narrow"
+            )
         plan = self._planned(forms, parts, few, roles)
         if not plan.plainer:
             return plan

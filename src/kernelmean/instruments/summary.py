@@ -62,7 +62,8 @@ def _kernels(fit: StructuralFit) -> list[Block]:
     Z = fit.sample[1][:, : len(fit.roles.z)]
     own, k = len(fit.roles.x), len(np.unique(Z, axis=0))
     if fit.draft.straight(own) and k - 1 <= own:
-        text = f"{k}: h is a line in {', '.join(fit.roles.x)}"
+        one = ", of one slope whatever the exogenous are" if fit.roles.c else ""
+        text = f"{k}: h is a line in {', '.join(fit.roles.x)}{one}"
         of_x.append(Line("values of the instruments", k, text))
     if fit.bent < 1.0:
         text = f"{fit.bent:.2g} of the way from two-stage least squares to what bends"
