@@ -117,7 +117,7 @@ class ShiftedLaw(ObservationLaw):
         return self._back(drawn + spread * rng.standard_normal(drawn.shape), shift)
 
     def mode(self) -> Array:
-        """The most typical point, (m, d); beside logarithms or roots, of those that stand for it."""
+        """The most typical point, (m, d); beside logarithms or roots of those that stand for it."""
         own = self._back(arrays.to_numpy(super().mode()), self.shift)
         if self.transform.name is None:
             return own
