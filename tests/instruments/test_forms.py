@@ -371,3 +371,24 @@ def test_categories_of_more_values_than_instruments_keep_the_kernel_of_these():
     two = np.column_stack([x == 1, x == 2]).astype(float)
     with pytest.warns(km.NumericalWarning, match="2 endogenous regressors.* and 1 instrument"):
         km.KernelIV("linear", "linear").fit(two, y, z[:, None])
+
+
+def test_a_category_of_few_rows_does_not_depend_on_which_level_is_first():
+    """Indicators were penalised as they are: 1.57, 1.96 or 1.95, where least squares has 2.61."""
+    n, rng = 1000, np.random.default_rng(201003)
+    level = np.r_[np.zeros(3, int), 1 + np.arange(n - 3) % 2]
+    u, z = rng.standard_normal((2, n))
+    x = z + 0.5 * u + 0.3 * rng.standard_normal(n)
+    y = x + 3.0 * (level == 0) + 0.5 * u
+    W = np.c_[np.ones(n), level == 0, level == 1]
+    own, fitted = np.c_[x, W], np.c_[z, W]
+    best = np.linalg.solve(fitted.T @ own, fitted.T @ y)[2]
+    found = []
+    for order in ([0, 1, 2], [1, 0, 2], [2, 1, 0]):
+        codes = np.array(order, float)
+        forms = {"x0": "linear", "c0": "category"}
+        m = km.KernelIV(forms, "linear").fit(x[:, None], y, z[:, None], codes[level][:, None])
+        shift = m.predict(np.zeros((3, 1)), codes[:, None])
+        found.append(shift[0] - shift[2])
+    assert np.ptp(found) < 0.1
+    assert min(found) > 0.9 * best

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from contextlib import nullcontext
 from functools import cache
 
 import iv_oracles as slow
@@ -860,7 +861,10 @@ def odd() -> dict[str, tuple]:
 def test_odd_data(case, split, trend):
     X, y, Z, C, kernel = (*odd()[case], None, None)[:5]
     kernels = {} if kernel is None else {"kernel_x": kernel, "kernel_z": kernel}
-    sound(X, y, Z, C, split=split, trend=trend, **kernels)
+    untold = case in ("the same column twice", "regressor beside a constant")
+    told = pytest.warns(km.NumericalWarning, match="2 endogenous regressors") if untold else None
+    with told or nullcontext():
+        sound(X, y, Z, C, split=split, trend=trend, **kernels)
 
 
 @pytest.mark.slow

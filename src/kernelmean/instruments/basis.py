@@ -183,17 +183,21 @@ class Basis(Saveable):
     def width(self) -> int:
         return self.trends + self.features.rank_
 
-    def held(self, columns: np.ndarray) -> np.ndarray | None:
-        """What δ multiplies: of powers alone the covariance of each column's, in these rows.
+    def held(self, columns: np.ndarray, trends: int | None = None) -> np.ndarray:
+        """What δ multiplies: of powers alone, and of levels, the covariance of each column's.
 
         Powers are nearly collinear, and coefficients large where curves are not. A tenth of the
-        identity keeps those of few values apart.
+        identity keeps those of few values apart. Levels of few rows vary little, whichever is the
+        first.
         """
-        terms = self.polynomial.terms
-        if self.features.rank_ or self.trends == self.polynomial.slopes:
-            return None
-        alike = [[a[:1] == b[:1] and len(a + b) == 4 for b in terms] for a in terms]
-        shared, one = np.cov(columns, rowvar=False, bias=True), np.eye(self.width)
+        terms = self.polynomial.terms[:trends]
+        one = np.eye(len(terms))
+        bare = not self.features.rank_ and self.trends > self.polynomial.slopes
+        sizes = (4, 6) if bare else (6,)  # of two powers, and of two levels
+        alike = [[a[:1] == b[:1] and len(a + b) in sizes for b in terms] for a in terms]
+        if not np.any(alike):
+            return one
+        shared = np.cov(columns[:, : len(terms)], rowvar=False, bias=True)
         return np.where(alike, (shared + APART * one) / (1.0 + APART), one)
 
     def by_blocks(self, function: Callable, points) -> Array:

@@ -209,7 +209,7 @@ class Equations:
 
     def solved(self, trends: int) -> tuple[SecondStage, CausalLeaveOneOut]:
         """Stage 2, for every ξ, and its causal loss."""
-        held = self.basis.held(arrays.to_numpy(self.Phi))
+        held = self.basis.held(arrays.to_numpy(self.Phi), trends)
         stage = SecondStage(self.second, self.target, trends, self.m, self.power, held)
         return stage, CausalLeaveOneOut(stage, self.Phi, self.M, self.y, self.V)
 
