@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import io
 import os
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_array_equal
 
 from kernelmean.app.errors import UserError
 from kernelmean.app.tables import read_table, split_names, to_csv
@@ -139,6 +141,7 @@ def test_a_folder_or_a_pattern_of_parquet_files_is_one_table(tmp_path):
         ("y,x,z\n1,2020-01,3\n", "holds text: '2020-01' in row 1; dates are no numbers"),
         ("y,x,z\n1,€ -3.9,3\n2,€ 8,1\n", "take currency signs, percent"),
         ("y,x,z\n1,,3\n4,,5\n", "column 'x' is empty"),
+        ("y,x,z\n1,12 345,3\n2,678,1\n", "take currency signs, percent signs, commas and spaces"),
         ('y,x,z\n1,"$1,085",3\n2,$85,1\n', r"'\$1,085' in row 1; take currency signs, percent"),
         ("y,x,z\n1,,3\n4,5,\n7,8,9\n", "'x' 1, 'z' 1; add --drop-missing to leave out 2 of 3 rows"),
         ("y,x,z\n1,inf,3\n", "infinite values: 'x' 1"),
@@ -156,8 +159,21 @@ def test_columns_that_cannot_be_used(tmp_path, content, message):
 
 def test_the_hint_at_decimals_is_right_both_ways(tmp_path):
     table = read(tmp_path, "y;x;z\n1;2.5;3\n", sep=";", decimal=",")
-    with pytest.raises(UserError, match="'2.5' in row 1; these are decimal points: leave --dec"):
+    with pytest.raises(UserError, match="'2.5' in row 1; if these are decimal points leave --dec"):
         numbers(table)
+
+
+def test_booleans_beside_a_gap_and_decimals_are_numbers(tmp_path):
+    """Money in a database, and what pandas makes of True and False where one is missing."""
+    frame = pd.DataFrame(
+        {"money": [Decimal("1.50"), None, Decimal("2")], "paid": [True, False, None]}
+    )
+    frame.to_parquet(tmp_path / "t.parquet")
+    table = read_table(tmp_path / "t.parquet")
+    found = table.numbers_with_gaps({"--x": ["money", "paid"]})
+    assert_array_equal(found, [[1.5, 1.0], [np.nan, 0.0], [2.0, np.nan]])
+    table = read(tmp_path, "y,x\n1,True\n2,\n3,False\n")
+    assert numbers(table, "y,x", drop_missing=True)["x"].tolist() == [1.0, 0.0]
 
 
 def test_tables_are_written_so_that_a_spreadsheet_runs_nothing():

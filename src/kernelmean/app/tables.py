@@ -24,9 +24,10 @@ FORMULAS = tuple("=+-@\t\r")  # what a spreadsheet evaluates begins with one of 
 COMPRESSED = {".gz", ".bz2", ".zip", ".xz", ".zst"}
 PARQUET = {".parquet", ".pq"}
 GROUPED = r"\s*[-+]?\d{1,3}(,\d{3})*(,\d{3}|\.\d*)\s*"  # 1,234.5 is no decimal comma
-MARKED = r"\s*[-+]?\s*[$€£¥]?\s*[-+]?[\d,]*\.?\d+\s*[%$€£¥]?\s*"  # a number with a sign of its unit
+MARKED = r"\s*[-+]?\s*[$€£¥]?\s*[-+]?[\d,'’\s]*[.,]?\d+\s*[%$€£¥*]?\s*"  # 1 234 €, or 12%
 DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{4}-\d\d\b"  # how a field that holds one begins
 LONG = r"[-+]?\d+"  # a whole number, which pandas takes for text if it is beyond 64 bits
+PLAIN = {"boolean", "decimal"}  # numbers for which pandas has no type: True beside a gap, money
 MARKS = 3  # different words for a missing value
 SMALLEST = 20  # rows to learn from
 PARTS = "part-*.parquet"  # of answers about rows that are read in blocks
@@ -313,7 +314,9 @@ def _harmless(value: object) -> object:
 
 def _as_floats(column: pd.Series, path: Path | str) -> np.ndarray:
     if not pd.api.types.is_numeric_dtype(column):  # those of bool are
-        if not column.dropna().astype(str).str.fullmatch(LONG).all() or column.isna().all():
+        known = column.dropna()
+        plain = pd.api.types.infer_dtype(known) in PLAIN
+        if known.empty or not (plain or known.astype(str).str.fullmatch(LONG).all()):
             raise UserError(_text_message(column, path))
         column = column.astype(float)
     return column.to_numpy(dtype=float, na_value=np.nan)
