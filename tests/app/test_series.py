@@ -112,6 +112,7 @@ def test_dates_as_people_write_them(form, step, last):
     ("form", "step", "after"),
     [
         ("%YQ%q", "QS", ["2004Q1", "2004Q2"]),
+        ("%Yq%q", "QS", ["2004q1", "2004q2"]),
         ("Q%q %Y", "QS", ["Q1 2004", "Q2 2004"]),
         ("%b %Y", "MS", ["May 2001", "Jun 2001"]),
         ("%b-%y", "MS", ["May-01", "Jun-01"]),
@@ -142,6 +143,11 @@ def test_quarters_and_what_is_no_date():
         quarters = pd.Series([form.format(2000 + i // 4, i % 4 + 1) for i in range(9)])
         assert list(read_dates(quarters)) == list(pd.date_range("2000-01-01", periods=9, freq="QS"))
     assert read_dates(pd.Series(["soon", "2020-01-01"])).isna().tolist() == [True, False]
+    for text in ("10:30", "9:05 PM", "10:30:05+02:00", "21-Feb", "3/4", "1st", "5a"):
+        assert read_dates(pd.Series([text])).isna().all()  # pandas has today, or the year 1
+    assert list(read_dates(pd.Series(["2020-01-01 10:30+02"]))) == [
+        pd.Timestamp("2020-01-01 10:30")
+    ]
     for numbers in ([100001, 100013], [1.5, 2.5], [1, 200], [20200101, 20200199], [np.nan, 5.0]):
         assert read_dates(pd.Series(numbers)).equals(pd.Series(numbers))
 

@@ -7,13 +7,15 @@ import pandas as pd
 
 DIGITS = {8: "%Y%m%d", 6: "%Y%m"}  # dates that are written as whole numbers
 FORMS = {r"\d{4}-W\d\d": "%G-W%V-%u", r"[A-Za-z]{3}-\d\d": "%b-%y"}  # what pandas misreads
-QUARTER = r"^(?:Q([1-4])[ -]?(\d{4})|(\d{4})[ -]?Q([1-4]))$"
+QUARTER = r"(?i)^(?:Q([1-4])[ -]?(\d{4})|(\d{4})[ -]?Q([1-4]))$"
 DOTTED = r"\d{1,2}\.\d{1,2}\.\d\d"
-ZONE = r":\d\d(?:\.\d+)?([+-]\d\d:?\d\d)$"
+ZONE = r":\d\d(?:\.\d+)?([+-]\d\d(?::?\d\d)?)$"
+HOUR = r"\d\d?:\d\d[\d:.,]*(?: ?[AaPp][Mm]|Z|[+-][\d:]+)?"  # of no day; pandas takes today
 NUMBERS = r"\d{1,2}[/-]\d{1,2}[/-]\d{2,4}"  # in either order of day and month
 WRITTEN = (  # forms that are kept in tables of results; others are written as 2024-02-01
-    *("%YQ%q", "%Y-Q%q", "%Y Q%q", "Q%q %Y", "Q%q-%Y", "%G-W%V", "%b-%y", "%b %Y", "%B %Y"),
-    *("%Y-%m", "%Y/%m", "%m/%Y", "%Y%m", "%Y%m%d", "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y"),
+    *("%YQ%q", "%Y-Q%q", "%Y Q%q", "%Yq%q", "Q%q %Y", "Q%q-%Y", "%G-W%V", "%b-%y", "%b %Y"),
+    *("%B %Y", "%Y-%m", "%Y/%m", "%m/%Y", "%Y%m", "%Y%m%d"),
+    *("%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y"),
 )
 
 
@@ -70,8 +72,9 @@ def _of_digits(column: pd.Series) -> pd.Series:
 
 
 def _read(text: pd.Series, day_first: bool = False) -> pd.Series:
+    """Dates; of what has no year, or no day, there is none."""
     read = pd.to_datetime(text, errors="coerce", format="mixed", dayfirst=day_first, utc=True)
-    return read.dt.tz_localize(None)
+    return read.where((read.dt.year > 1) & ~text.str.fullmatch(HOUR)).dt.tz_localize(None)
 
 
 def _unevenness(times: pd.Series) -> float:
