@@ -13,6 +13,7 @@ from kernelmean.app.dates import form_of, read_dates, written
 from kernelmean.app.errors import UserError
 from kernelmean.app.series import Rows, code, forecast_grid, read_times, times_ahead
 from kernelmean.app.tables import Table
+from kernelmean.app.words import reading
 
 DAYS = ["2020-01-30", "2020-01-31", "2020-02-01", "2020-02-02"]
 
@@ -234,3 +235,12 @@ def test_the_code_on_the_page_keeps_sequences_apart(command, inputs, tmp_path, m
     assert names["lengths"].tolist() == [3, 2]
     assert "(rows, lengths" in text
     assert len(names.get("ahead", names["rows"])) == 5  # of both sequences
+
+
+def test_the_code_on_the_page_reads_the_file_as_the_command_did(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"level": [1.5, 2.5]}).to_csv("d.csv", index=False, sep=";", decimal=",")
+    text = code(ssm.SAY, ssm.Settings(columns=["level"], sep=";", decimal=","), "d.csv", level=0.9)
+    line = next(line for line in text.splitlines() if line.startswith("rows = "))
+    assert eval(line.removeprefix("rows = "), {"pd": pd})["level"].tolist() == [1.5, 2.5]
+    assert reading("d.parquet", "level", ";", ",") == "pd.read_parquet('d.parquet')['level']"

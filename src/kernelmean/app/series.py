@@ -444,10 +444,11 @@ def for_each(
 
 def code(say: words.Texts, s: Settings, source: str, changed: str = "", **known: Any) -> str:
     """What to type to ask more; `changed` are lines after those that read the columns."""
-    rows, inputs = words.reading(source, s.columns) + changed, words.reading(source, s.inputs or [])
+    read = partial(words.reading, source, sep=s.sep, decimal=s.decimal)
+    rows, inputs = read(s.columns) + changed, read(s.inputs or [])
     key, of, last = "code" if s.inputs is None else "code_inputs", "", "inputs.tail(5)"
     if s.sequence is not None:
-        rows += f"\nwhich = {words.reading(source, s.sequence)}"
+        rows += f"\nwhich = {read(s.sequence)}"
         rows += "\nlengths = which.groupby(which, sort=False).size()"
         of, last = ", lengths", "inputs.groupby(which, sort=False).tail(5)"
     return say.code(key, rows=rows, inputs=inputs, of=of, last=last, **known)

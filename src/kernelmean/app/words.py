@@ -176,11 +176,14 @@ def distinct(table: Any, first: Any) -> Any:
     return table.loc[table.index.isin(table.loc[order].drop_duplicates().index)]
 
 
-def reading(source: str, columns: Sequence[str] | str) -> str:
-    """Code that reads columns of a file, or one of them."""
-    reader = "read_parquet" if source.endswith((".parquet", ".pq")) else "read_csv"
+def reading(source: str, columns: Sequence[str] | str, sep: str, decimal: str) -> str:
+    """Code that reads columns of a file, or one of them, with the marks of a CSV file."""
+    parquet = source.endswith((".parquet", ".pq"))
+    marks = "" if sep == "," else f", sep={sep!r}"
+    marks += "" if decimal == "." else f", decimal={decimal!r}"
+    reader, marks = ("read_parquet", "") if parquet else ("read_csv", marks)
     asked = columns if isinstance(columns, str) else list(columns)
-    return f"pd.{reader}({source!r})[{asked!r}]"
+    return f"pd.{reader}({source!r}{marks})[{asked!r}]"
 
 
 def some_rows(columns: Sequence[str]) -> str:
