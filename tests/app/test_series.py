@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
+from kernelmean.app import terminal
 from kernelmean.app.commands import hmm, ssm
 from kernelmean.app.dates import form_of, read_dates, written
 from kernelmean.app.errors import UserError
+from kernelmean.app.report import Grid
 from kernelmean.app.series import Rows, code, forecast_grid, read_times, times_ahead
 from kernelmean.app.tables import Table
 from kernelmean.app.words import reading
@@ -244,3 +248,10 @@ def test_the_code_on_the_page_reads_the_file_as_the_command_did(tmp_path, monkey
     line = next(line for line in text.splitlines() if line.startswith("rows = "))
     assert eval(line.removeprefix("rows = "), {"pd": pd})["level"].tolist() == [1.5, 2.5]
     assert reading("d.parquet", "level", ";", ",") == "pd.read_parquet('d.parquet')['level']"
+
+
+def test_a_narrow_terminal_cuts_no_number(monkeypatch):
+    text = io.StringIO()
+    monkeypatch.setattr(terminal, "out", Console(width=60, file=text))
+    terminal.show_block(Grid(["volume"] * 9, [["1,021,305"] * 9]), False)
+    assert sum(c.isdigit() for c in text.getvalue()) == 9 * 7
