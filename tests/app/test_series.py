@@ -197,6 +197,17 @@ def test_of_one_zone_local_times_go_on():
     assert str(times_ahead(read, 1)[0])[:10] == "2011-04-30"
 
 
+@pytest.mark.parametrize(("sequence", "count"), [(None, 1), ("firm", 0)])
+def test_times_that_stand_still_are_pointed_out(sequence, count):
+    """Two firms year by year, whose rows were taken for one series; or a year beside quarters."""
+    year = np.repeat([1990, 1991, 1992], 2) if sequence is None else [1990, 1991, 1992] * 2
+    frame = pd.DataFrame({"y": 0.0, "firm": [*"aaabbb"], "year": year}, index=range(1, 7))
+    table = Table(Path("walk.csv"), frame, frozenset())
+    said = Rows.of(frame[["y"]], table, sequence, "year").partial(["y"])
+    assert len(said) == count
+    assert all("--sequence" in text for text in said)
+
+
 def test_years_with_a_decimal_point_are_years():
     frame = pd.DataFrame({"year": [1990.0, 1991.0, 1992.0, 1993.0]}, index=range(1, 5))
     read = read_times(Table(Path("walk.csv"), frame, frozenset()), "year", Rows(frame, [4], []))

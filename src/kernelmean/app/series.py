@@ -50,7 +50,7 @@ class Rows:
     later : array of numbers or dates, optional
         Their times.
     backwards : list of str
-        What to say of a column that seems to be the time, and goes back.
+        What to say of a column that seems to be the time, and goes back, or stands still.
     form : str or None
         How dates are written in the file, and so in tables.
     """
@@ -82,7 +82,8 @@ class Rows:
             return replace(rows, labels=(sequence, None), backwards=_backwards(table, rows))
         times = read_times(table, time, rows)
         form = form_of(table.frame[time].loc[frame.index], times)
-        return replace(rows, times=times, form=form, labels=(sequence, time))
+        rows = replace(rows, times=times, form=form, labels=(sequence, time))
+        return replace(rows, backwards=_still(rows))
 
     def knowing(self, inputs: pd.DataFrame, steps: int) -> Self:
         """With the inputs of every row; those to come stand after each sequence, without more."""
@@ -264,6 +265,12 @@ def read_times(table: tables.Table, name: str, rows: Rows) -> np.ndarray:
 def _back(times: pd.Series) -> list[Any]:
     """The rows that are before the one above them."""
     return list(times.index[1:][times.to_numpy()[1:] < times.to_numpy()[:-1]])
+
+
+def _still(rows: Rows) -> list[str]:
+    """What to say of times that most rows share with the one above: no forecast has a date then."""
+    gaps = np.concatenate([np.diff(rows.axis[s]).astype(float) for s in rows.slices])
+    return [SAY("still", name=rows.title)] if 0 < len(gaps) <= 2 * (gaps == 0).sum() else []
 
 
 def _backwards(table: tables.Table, rows: Rows) -> list[str]:
