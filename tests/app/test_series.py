@@ -201,6 +201,18 @@ def test_of_one_zone_local_times_go_on():
     assert str(times_ahead(read, 1)[0])[:10] == "2011-04-30"
 
 
+@pytest.mark.parametrize(("site", "pieces"), [("aaaaaa", "3"), ("aaabbb", None)])
+def test_a_series_cut_where_rows_were_left_out_is_pointed_out(site, pieces, monkeypatch):
+    """What comes next is told of each piece, which looks like a forecast of the file."""
+    monkeypatch.setattr("kernelmean.app.tables.SMALLEST", 2)
+    level = [1.0, np.nan, 2.0, np.nan, 3.0, 4.0] if pieces else np.arange(6.0)
+    frame = pd.DataFrame({"level": level, "site": [*site]}, index=range(1, 7))
+    settings = ssm.Settings(columns=["level"], sequence="site", drop_missing=True)
+    said = settings.read(Table(Path("walk.csv"), frame, frozenset())).backwards
+    assert len(said) == (pieces is not None)
+    assert all(f"there are {pieces}," in text for text in said)
+
+
 @pytest.mark.parametrize(("sequence", "count"), [(None, 1), ("firm", 0)])
 def test_times_that_stand_still_are_pointed_out(sequence, count):
     """Two firms year by year, whose rows were taken for one series; or a year beside quarters."""
@@ -236,6 +248,7 @@ def test_what_comes_after_each_sequence_has_its_times():
     ]
     grid = forecast_grid(table, 0.9, ["level"])
     assert grid.header[:3] == ["site", "day", "step"]
+    assert grid.caption == "After the end of each sequence"
     assert list(grid.rows[0][:3]) == ["a", "2020-02-01", "1"]
     # a column of times that is called as another one is
     assert "step_" in Rows(frame, [4], [], days, (None, "step")).by_step({}, 2)

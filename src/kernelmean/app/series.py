@@ -50,7 +50,8 @@ class Rows:
     later : array of numbers or dates, optional
         Their times.
     backwards : list of str
-        What to say of a column that seems to be the time, and goes back, or stands still.
+        What to say of a column that seems to be the time, and goes back, or stands still, and of
+        sequences that end where a row was left out.
     form : str or None
         How dates are written in the file, and so in tables.
     """
@@ -229,6 +230,9 @@ class Settings(Ordered):
             frame = frame[frame.index.isin(inputs.index)]
             rows = Rows.of(frame, table, self.sequence, self.time).knowing(inputs, self.forecast)
         tables.check_sample(frame, "rows without gaps", rows.whole.sum())
+        pieces = len(rows.lengths)
+        if pieces > max(len({*rows.names}), 1):
+            return replace(rows, backwards=[*rows.backwards, SAY("cut", pieces=pieces)])
         return rows
 
 
@@ -373,7 +377,8 @@ def forecast_grid(
     columns: list[tuple[str, Any]] = [(name, list(texts[name])) for name in front]
     columns += [(title, [*map(form, part[name])]) for title, (name, form) in more.items()]
     columns += with_intervals(part, names, level)
-    return Grid.of(columns, f"After the end of the file{words.first_of(table)}")
+    last = "each sequence" if (table["step"] == 1).sum() > 1 else "the file"
+    return Grid.of(columns, f"After the end of {last}{words.first_of(table)}")
 
 
 def forecast_figures(
