@@ -163,6 +163,14 @@ def test_the_hint_at_decimals_is_right_both_ways(tmp_path):
         numbers(table)
 
 
+def test_a_label_is_kept_as_it_is_written(tmp_path):
+    """Postcodes are no numbers."""
+    table = read(tmp_path, "plz,y\n01067,1\n01067,2\n10115,\n,4\n", label="plz")
+    assert table.frame["plz"].tolist()[:3] == ["01067", "01067", "10115"]
+    assert table.frame.isna().sum().tolist() == [1, 1]
+    assert table.frame["y"].dtype == float
+
+
 def test_booleans_beside_a_gap_and_decimals_are_numbers(tmp_path):
     """Money in a database, and what pandas makes of True and False where one is missing."""
     frame = pd.DataFrame(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -190,6 +191,11 @@ class Ordered(Shared):
     sequence: Annotated[str | None, option(SAY, "--sequence")] = None
     time: Annotated[str | None, option(SAY, "--time")] = None
     forecast: Annotated[int, option(SAY, "--forecast", "--horizon", min=0, max=100_000)] = 0
+
+    def table(self, path: Path) -> tables.Table:
+        """The content of a file, names of sequences as they are written."""
+        self.refuse_blocks()
+        return tables.read_table(path, self.sep, self.decimal, self.sequence)
 
     @property
     def apart(self) -> dict[str, list[str]]:

@@ -100,7 +100,7 @@ class Table:
             raise UserError(f"{self.path} has no column {name!r} (asked for by {option}){hint}")
 
 
-def read_table(path: Path, sep: str = ",", decimal: str = ".") -> Table:
+def read_table(path: Path, sep: str = ",", decimal: str = ".", label: str | None = None) -> Table:
     """Read a CSV or Parquet file, or say in one line why not.
 
     Parameters
@@ -110,14 +110,21 @@ def read_table(path: Path, sep: str = ",", decimal: str = ".") -> Table:
         (``data/*.parquet``), which are one table; anything else is CSV (compressed files too).
     sep, decimal : str
         The separator and the decimal mark of a CSV file.
+    label : str, optional
+        A column that is kept as it is written: 007 is no number.
     """
-    tables = list(read_blocks(path, sep, decimal))
+    tables = list(read_blocks(path, sep, decimal, label=label))
     frame = tables[0].frame if len(tables) == 1 else pd.concat([t.frame for t in tables])
     return Table(path, frame, tables[0].ambiguous)
 
 
 def read_blocks(
-    path: Path, sep: str, decimal: str, size: int | None = None, columns: Iterable[str] = ()
+    path: Path,
+    sep: str,
+    decimal: str,
+    size: int | None = None,
+    columns: Iterable[str] = (),
+    label: str | None = None,
 ) -> Generator[Table]:
     """The blocks of `size` rows of a file, as it is read; without a size they are whole files.
 
@@ -131,7 +138,7 @@ def read_blocks(
         if several or path.suffix.lower() in PARQUET:
             frames = _parquet_blocks(path, several, size, {*columns})
         else:
-            frames = _csv_blocks(path, sep, decimal, size)
+            frames = _csv_blocks(path, sep, decimal, size, label)
         for frame in frames:
             if frame.empty:
                 continue
@@ -229,7 +236,9 @@ def _batches(path: Any, size: int | None, columns: set[str]) -> Generator[pd.Dat
         yield from (batch.to_pandas(ignore_metadata=True) for batch in batches)  # the index too
 
 
-def _csv_blocks(path: Path, sep: str, decimal: str, size: int | None) -> Generator[pd.DataFrame]:
+def _csv_blocks(
+    path: Path, sep: str, decimal: str, size: int | None, label: str | None
+) -> Generator[pd.DataFrame]:
     """As pandas reads them; what it finds wrong is said in one line."""
     if len(sep) != 1:
         raise UserError(f"--sep is {sep!r}; a single character is needed ($'\\t' for a tab)")
@@ -237,7 +246,8 @@ def _csv_blocks(path: Path, sep: str, decimal: str, size: int | None) -> Generat
     read = partial(pd.read_csv, path, sep=sep, skipinitialspace=True)
     try:
         header = [str(v) for v in read(header=None, nrows=1, dtype=str, na_filter=False).iloc[0]]
-        with read(decimal=decimal, low_memory=False, iterator=True, chunksize=size) as frames:
+        told = {"decimal": decimal, "dtype": {label: str} if label else None, "low_memory": False}
+        with read(iterator=True, chunksize=size, **told) as frames:
             for frame in frames:
                 yield _with_header(frame, header, path, sep)
     except pd.errors.ParserError as err:
