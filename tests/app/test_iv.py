@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -669,6 +670,17 @@ def test_as_a_program(market, tmp_path):
     )
     assert good.returncode == 0, good.stderr
     assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_a_stream_that_has_no_minus_sign_is_written_to(monkeypatch):
+    """What Windows pipes, and old terminals, have no more signs than their code page."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "argv", ["kernelmean", "--version"])
+    with pytest.raises(SystemExit):
+        main()
+    print("\N{MINUS SIGN}1.5 × 10\N{SUPERSCRIPT SIX}", flush=True)
+    assert stream.buffer.getvalue().decode("cp1252").splitlines()[-1] == "-1.5 × 10?"
 
 
 def test_a_missing_option_is_one_line(csv, capsys, monkeypatch):
