@@ -613,6 +613,12 @@ def test_a_full_disk_leaves_what_was_there(monkeypatch, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["old.txt"]
 
 
+def test_the_name_of_a_file_need_not_be_utf8(tmp_path):
+    """What Python makes of bytes that no encoding explains ended the work at its very end."""
+    files.write_all(tmp_path, {"page.html": "größe of gr\udcf6sse.csv"})
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == "größe of gr?sse.csv"
+
+
 def test_a_file_of_a_run_before_is_taken_away(tmp_path):
     files.write_all(tmp_path, {"forecast.csv": "step\n1\n", "track.csv": "old"})
     (tmp_path / "mine.txt").write_text("mine")
