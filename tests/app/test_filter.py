@@ -28,7 +28,7 @@ from kernelmean.app.commands.filter import (
 from kernelmean.app.page import html
 from kernelmean.app.series import Rows, average, rmse
 from kernelmean.app.tables import read_table
-from kernelmean.app.words import SHOWN
+from kernelmean.app.words import SHOWN, left_out
 
 OPTIONS = ("--state", "u,v", "--observe", "east,north", "--no-tune")
 
@@ -168,6 +168,7 @@ def test_rows_left_out_end_a_trajectory(tables):
     past, _ = settings.read(read_table(Path("gaps.csv")), read_table(Path("test.csv")))
     assert past.lengths == [40, 48, 59]
     assert sum(past.lengths) == len(past.frame)
+    assert len(left_out(past.frame)) == 1
 
 
 @pytest.mark.slow

@@ -413,6 +413,7 @@ def test_missing_values_and_formulas(run, refused, market, tmp_path):
     assert "--drop-missing" in refused("iv", "gaps.csv", *formula)
     result = run("iv", "gaps.csv", *formula, "--drop-missing", "--split", 0.5)
     assert result.exit_code == 0, result.output
+    assert f"Left out are {sum(market['price'] <= 0)} of 200 rows" in result.stdout
     rows = pd.read_csv("kernelmean-iv/predictions.csv")["row"]
     np.testing.assert_array_equal(rows, np.flatnonzero(market["price"] > 0) + 1)
 
@@ -575,6 +576,7 @@ def test_missing_values_dropped_on_request(run, market, tmp_path):
     gaps.to_csv(tmp_path / "gaps.csv", index=False)
     result = run("iv", "gaps.csv", *MARKET, "--drop-missing")
     assert result.exit_code == 0, result.output
+    assert f"Left out are {sum(market['price'] <= 0)} of 200 rows" in result.stdout
     rows = pd.read_csv("kernelmean-iv/predictions.csv")["row"]
     np.testing.assert_array_equal(rows, np.flatnonzero(market["price"] > 0) + 1)
 

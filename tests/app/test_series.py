@@ -209,8 +209,8 @@ def test_a_series_cut_where_rows_were_left_out_is_pointed_out(site, pieces, monk
     frame = pd.DataFrame({"level": level, "site": [*site]}, index=range(1, 7))
     settings = ssm.Settings(columns=["level"], sequence="site", drop_missing=True)
     said = settings.read(Table(Path("walk.csv"), frame, frozenset())).backwards
-    assert len(said) == (pieces is not None)
-    assert all(f"there are {pieces}," in text for text in said)
+    assert len(said) == 2 * (pieces is not None)
+    assert all(f"there are {pieces}," in text for text in said[1:])
 
 
 @pytest.mark.parametrize(("sequence", "count"), [(None, 1), ("firm", 0)])

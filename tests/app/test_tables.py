@@ -15,6 +15,7 @@ from numpy.testing import assert_array_equal
 
 from kernelmean.app.errors import UserError
 from kernelmean.app.tables import read_table, split_names, to_csv
+from kernelmean.app.words import some_of
 
 GOOD = "y,x,z\n1,2,3\n4,5,6\n"
 
@@ -64,7 +65,9 @@ def test_compressed_csv_and_parquet(tmp_path):
     frame = pd.DataFrame({"y": [1, None], "x": [True, False], "z": [0.5, 1.5]})
     frame.astype({"y": "Int64"}).to_parquet(tmp_path / "t.parquet")
     table = read_table(tmp_path / "t.parquet")
-    np.testing.assert_array_equal(numbers(table, drop_missing=True), [[1, 1, 0.5]])
+    kept = numbers(table, drop_missing=True)
+    np.testing.assert_array_equal(kept, [[1, 1, 0.5]])
+    assert [text[:28] for text in some_of(kept, kept)] == ["Left out are 1 of 2 rows, wh"]
 
 
 @pytest.mark.parametrize(

@@ -235,6 +235,8 @@ class Settings(Ordered):
             inputs = table.numbers({"--inputs": self.inputs}, self.drop_missing)
             frame = frame[frame.index.isin(inputs.index)]
             rows = Rows.of(frame, table, self.sequence, self.time).knowing(inputs, self.forecast)
+        frame.attrs[words.LEFT_OUT] = len(table.frame) - len(frame)
+        rows = replace(rows, backwards=[*rows.backwards, *words.left_out(frame)])
         tables.check_sample(frame, "rows without gaps", rows.whole.sum())
         pieces = len(rows.lengths)
         if pieces > max(len({*rows.names}), 1):

@@ -17,7 +17,7 @@ import pandas as pd
 from ..core import Rows, checks
 from ..core.rows import parquet_files
 from .errors import UserError, did_you_mean
-from .words import Texts
+from .words import LEFT_OUT, Texts
 
 SEPARATORS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}
 FORMULAS = tuple("=+-@\t\r")  # what a spreadsheet evaluates begins with one of these
@@ -365,14 +365,18 @@ def _are_numbers(texts: pd.Series) -> bool:
     return bool(pd.to_numeric(texts, errors="coerce").notna().all())
 
 
-def complete(frame: pd.DataFrame, path: Path | str, drop_missing: bool) -> pd.DataFrame:
-    """The rows without a missing value; such rows are an error unless they may be dropped."""
-    missing = frame.isna().sum()
-    if missing.any() and not drop_missing:
-        refuse_empty(frame)
-        rows = int(frame.isna().any(axis=1).sum())
-        raise UserError(SAY("gaps", path=path, counts=_counts(missing), rows=rows, n=len(frame)))
-    return frame.dropna()
+def complete(
+    frame: pd.DataFrame, path: Path | str, drop_missing: bool, columns: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """The rows without a missing value, in `columns` if told; others are an error, or dropped."""
+    gone = (frame if columns is None else frame[list(columns)]).isna()
+    rows, n = int(gone.any(axis=1).sum()), len(frame)
+    if rows and not drop_missing:
+        refuse_empty(frame[gone.columns])
+        raise UserError(SAY("gaps", path=path, counts=_counts(gone.sum()), rows=rows, n=n))
+    kept = frame[~gone.any(axis=1)]
+    kept.attrs[LEFT_OUT] = rows
+    return kept
 
 
 def check_enough(count: int, what: str = "rows") -> None:

@@ -16,6 +16,7 @@ from ..core import Rows
 
 MODEL = "model.km"
 SHOWN = 12  # rows in a table
+LEFT_OUT = "left out"  # rows with a missing value, among what is noted at a table
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -79,10 +80,18 @@ def amount(every: Any) -> int:
 
 
 def some_of(rows: Any, every: Any) -> list[str]:
-    """What to say where some rows are looked at, and all are learned from."""
+    """What to say where some rows are looked at, and all, or all without a gap, learned from."""
     few, n = len(rows), amount(every)
     looked = f"Pictures, shares and tests are of {few:,} of the {n:,} rows"
-    return [f"{looked}; the model is of all of them."] if few < n else []
+    return [f"{looked}; the model is of all of them."] if few < n else left_out(every)
+
+
+def left_out(rows: Any) -> list[str]:
+    """What to say of a table that lacks rows of its file."""
+    gone = getattr(rows, "attrs", {}).get(LEFT_OUT, 0)
+    whole = gone + amount(rows)
+    told = f"Left out are {gone:,} of {whole:,} rows, which have a missing value (--drop-missing)."
+    return [told] if gone else []
 
 
 def minus(text: str) -> str:

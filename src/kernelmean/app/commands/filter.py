@@ -195,7 +195,14 @@ def notes(a: Tracks) -> list[str]:
     outside = ((now < past.min()) | (now > past.max())).mean()
     far = [f"{k} {percent(share)}" for k, share in outside[outside > OUTSIDE].items()]
     strangers = [SAY("strangers", listed=", ".join(far))] if far else []
-    return [*a.caught, *a.train.backwards, *gaps, *strangers, *_errors_notes(a)]
+    return [
+        *a.caught,
+        *words.left_out(a.train.frame),
+        *a.train.backwards,
+        *gaps,
+        *strangers,
+        *_errors_notes(a),
+    ]
 
 
 def _errors_notes(a: Tracks) -> list[str]:
