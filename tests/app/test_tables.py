@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 
@@ -28,6 +30,19 @@ def read(tmp_path, content, name="t.csv", **options):
 
 def numbers(table, names="y,x,z", drop_missing=False):
     return table.numbers({"--x": names.split(",")}, drop_missing)
+
+
+@pytest.mark.slow
+def test_periods_of_parquet_are_no_numbers(tmp_path):
+    code = (
+        "import pandas as pd; pd.DataFrame({'m': pd.period_range('2001-01', periods=3, freq='M')})"
+    )
+    written = [sys.executable, "-c", f"{code}.to_parquet({str(tmp_path / 't.parquet')!r})"]
+    subprocess.run(written, check=True)
+    reading = "import sys; from pathlib import Path; from kernelmean.app.tables import read_table"
+    shown = f"{reading}; print(read_table(Path(sys.argv[1])).frame.m.dtype)"
+    told = subprocess.check_output([sys.executable, "-c", shown, str(tmp_path / "t.parquet")])
+    assert told.strip() == b"period[M]"
 
 
 @pytest.mark.parametrize(

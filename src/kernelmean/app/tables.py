@@ -226,8 +226,10 @@ def _parquet_blocks(
 
 
 def _batches(path: Any, size: int | None, columns: set[str]) -> Generator[pd.DataFrame]:
+    import pyarrow
     from pyarrow.parquet import ParquetFile
 
+    pyarrow.array(pd.period_range("2000", periods=1, freq="D"))  # or periods are read as numbers
     with ParquetFile(path) as file:
         names = file.schema_arrow.names
         known = [name for name in names if name.strip() in columns]
