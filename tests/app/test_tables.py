@@ -167,6 +167,8 @@ def test_a_folder_or_a_pattern_of_parquet_files_is_one_table(tmp_path):
         ("y,X,z\n1,2,3\n", r"no column 'x' \(asked for by --x\); did you mean 'X'\?"),
         ("y,price,z\n1,2,3\n", "no column 'x' .*; it has 'y', 'price', 'z'"),
         ("1,2.5,3\n4,5,6\n", "no column 'y' .*; its first row has numbers, where names of columns"),
+        ("sep=,\ny,x,z\n1,2,3\n", "begins with 'sep=,', .* take that line out, and add --sep ','"),
+        ("sep=;\ny;x;z\n1;2;3\n", "begins with 'sep=;', .* take that line out, and add --sep ';'"),
         ('y,"x,1",z\n1,2,3\n', "'x,1'\\?; a name with a comma stands in double quotes"),
     ],
 )

@@ -248,6 +248,8 @@ def _csv_blocks(
     read = partial(pd.read_csv, path, sep=sep, skipinitialspace=True)
     try:
         header = [str(v) for v in read(header=None, nrows=1, dtype=str, na_filter=False).iloc[0]]
+        if (line := sep.join(header)).startswith("sep="):
+            raise UserError(SAY("excel", path=path, line=line, hint=_typed(line[4:5] or sep)))
         told = {"decimal": decimal, "dtype": {label: str} if label else None, "low_memory": False}
         with read(iterator=True, chunksize=size, **told) as frames:
             for frame in frames:
@@ -284,8 +286,12 @@ def _written_with(header: str, sep: str) -> str:
     most = max(SEPARATORS, key=header.count)
     if header.count(most) <= header.count(sep):
         return ""
-    typed = "$'\\t'" if most == "\t" else f"'{most}'"
-    return f"; its header is written with {SEPARATORS[most]}: add --sep {typed}"
+    return f"; its header is written with {SEPARATORS[most]}: add --sep {_typed(most)}"
+
+
+def _typed(sep: str) -> str:
+    """A separator as it is typed."""
+    return "$'\\t'" if sep == "\t" else f"'{sep}'"
 
 
 def free_name(name: str, frame: pd.DataFrame) -> str:
