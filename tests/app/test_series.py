@@ -193,9 +193,10 @@ def test_hours_through_the_end_of_winter_go_on():
     assert str(times_ahead(read, 1)[0])[:13] == "2024-03-31T03"
 
 
-def test_of_one_zone_local_times_go_on():
+@pytest.mark.parametrize("summer", ["+02:00", "+03:00"])
+def test_of_one_zone_local_times_go_on(summer):
     """In UTC the ends of months would be the evenings before, which are none."""
-    months = [f"2011-{day}T00:00+02:00" for day in ("01-31", "02-28", "03-31")]
+    months = ["2011-01-31T00:00+02:00", "2011-02-28T00:00+02:00", f"2011-03-31T00:00{summer}"]
     frame = pd.DataFrame({"month": months}, index=range(1, 4))
     read = read_times(Table(Path("walk.csv"), frame, frozenset()), "month", Rows(frame, [3], []))
     assert str(times_ahead(read, 1)[0])[:10] == "2011-04-30"

@@ -10,6 +10,7 @@ FORMS = {r"\d{4}-W\d\d": "%G-W%V-%u", r"[A-Za-z]{3}-\d\d": "%b-%y"}  # what pand
 QUARTER = r"(?i)^(?:Q([1-4])[ -]?(\d{4})|(\d{4})[ -]?Q([1-4]))$"
 DOTTED = r"\d{1,2}\.\d{1,2}\.\d\d"
 ZONE = r":\d\d(?:\.\d+)?([+-]\d\d(?::?\d\d)?)$"
+CLOCK = r"[T ](.*)[+-][\d:]+$"  # the hour before the zone
 HOUR = r"\d\d?:\d\d[\d:.,]*(?: ?[AaPp][Mm]|Z|[+-][\d:]+)?"  # of no day; pandas takes today
 NUMBERS = r"\d{1,2}[/-]\d{1,2}[/-]\d{2,4}"  # in either order of day and month
 WRITTEN = (  # forms that are kept in tables of results; others are written as 2024-02-01
@@ -22,14 +23,18 @@ WRITTEN = (  # forms that are kept in tables of results; others are written as 2
 def read_dates(column: pd.Series) -> pd.Series:
     """Numbers as they are, dates from text, NaT where there is none; of several zones, in UTC.
 
+    Local times of one and the same hour stay local: midnight in Berlin is no day of UTC.
+
     1.2.2024 is in February; 1/2/2024 is, where rows are then further apart by the same; 20240201
     and 202402 are dates too, where all of a column may be.
     """
     if pd.api.types.is_numeric_dtype(column):
         return _of_digits(column)
     text = column.astype(str)
-    if len(zones := text.str.extract(ZONE)[0].dropna().unique()) == 1:  # ends of months stay such
-        text = text.str.removesuffix(zones[0])
+    zones, hours = text.str.extract(ZONE)[0], text.str.extract(CLOCK)[0]
+    if zones.nunique() == 1 or (zones.notna().all() and hours.nunique() == 1):
+        local = text.str.replace(r"[+-][\d:]+$", "", regex=True)  # ends of months stay such
+        text = text.where(zones.isna(), local)
     if text.str.match(QUARTER).all():
         quarters = pd.PeriodIndex(text.str.replace(QUARTER, r"\2\3Q\1\4", regex=True), freq="Q")
         return pd.Series(quarters.to_timestamp(), column.index)
