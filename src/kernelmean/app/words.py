@@ -148,8 +148,14 @@ def p_words(p: float) -> str:
 
 
 def names(columns: Sequence[Any], code: bool = False) -> str:
-    """'a, b and c', set as code where asked for."""
-    *first, last = [f"`{c}`" if code else str(c) for c in columns] or [""]
+    """'a, b and c', set as code where asked for; of many not all.
+
+    >>> names("ab", code=True), names("abcdefghijklmnop")
+    ('`a` and `b`', 'a, b, c, d, e, f, g, h, i, j, k, l and 4 more')
+    """
+    told = [f"`{c}`" if code else str(c) for c in columns] or [""]
+    more = [f"{len(told) - SHOWN:,} more"] if len(told) > SHOWN else []
+    *first, last = told[:SHOWN] + more
     return f"{', '.join(first)} and {last}" if first else last
 
 
@@ -165,7 +171,9 @@ def given(value: float) -> str:
 
 def values_words(values: Any) -> str:
     """'a = 1; b = 2.5', of a mapping or a row of a table."""
-    return "; ".join(f"{name} = {given(value)}" for name, value in values.items())
+    told = [f"{name} = {given(value)}" for name, value in values.items()]
+    more = [f"{len(told) - SHOWN:,} more"] if len(told) > SHOWN else []
+    return "; ".join(told[:SHOWN] + more)
 
 
 def of_file(sentences: Iterable[str], index: Any) -> list[str]:
