@@ -344,6 +344,9 @@ def test_notes_say_what_is_wrong(tables):
     assert "leave the range of the training file" in told(east=wide)
     moved = told(u=test["u"] + 3.0)
     assert "hold 0% of the states known: they are too narrow" in moved
+    assert "cannot follow" not in moved
+    first.model.held_out_ = {"densities": 1.1, "ridge": 1.0, "mean": 1.0}
+    assert "it cannot follow these states" in told()
     exact = trajectory(60, 1003).assign(u=lambda t: t["east"])  # no memory is needed
     assert "straight lines" in " ".join(notes(tracks(["u"], exact, exact)))
 
