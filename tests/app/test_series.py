@@ -193,6 +193,15 @@ def test_hours_through_the_end_of_winter_go_on():
     assert str(times_ahead(read, 1)[0])[:13] == "2024-03-31T03"
 
 
+def test_weeks_of_parquet_are_their_first_days():
+    weeks = pd.Series(pd.period_range("1950-03-01", periods=3, freq="W"))
+    assert [str(day)[:10] for day in read_dates(weeks)] == [
+        "1950-02-27",
+        "1950-03-06",
+        "1950-03-13",
+    ]
+
+
 @pytest.mark.parametrize("summer", ["+02:00", "+03:00"])
 def test_of_one_zone_local_times_go_on(summer):
     """In UTC the ends of months would be the evenings before, which are none."""

@@ -30,6 +30,8 @@ def read_dates(column: pd.Series) -> pd.Series:
     """
     if pd.api.types.is_numeric_dtype(column):
         return _of_digits(column)
+    if isinstance(column.dtype, pd.PeriodDtype):
+        return column.dt.to_timestamp()
     text = column.astype(str)
     zones, hours = text.str.extract(ZONE)[0], text.str.extract(CLOCK)[0]
     if zones.nunique() == 1 or (zones.notna().all() and hours.nunique() == 1):
