@@ -232,6 +232,8 @@ class Settings(Ordered):
             rows = Rows.of(frame, table, self.sequence, self.time)
         else:
             table.asked_for({"--columns": self.columns, "--inputs": self.inputs})
+            if self.drop_missing and self.forecast:
+                raise UserError(SAY("to_come"))
             inputs = table.numbers({"--inputs": self.inputs}, self.drop_missing)
             frame = frame[frame.index.isin(inputs.index)]
             rows = Rows.of(frame, table, self.sequence, self.time).knowing(inputs, self.forecast)
