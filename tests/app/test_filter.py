@@ -28,7 +28,7 @@ from kernelmean.app.commands.filter import (
 from kernelmean.app.page import html
 from kernelmean.app.series import Rows, average, rmse
 from kernelmean.app.tables import read_table
-from kernelmean.app.words import SHOWN
+from kernelmean.app.words import SHOWN, left_out
 
 OPTIONS = ("--state", "u,v", "--observe", "east,north", "--no-tune")
 
@@ -168,6 +168,7 @@ def test_rows_left_out_end_a_trajectory(tables):
     past, _ = settings.read(read_table(Path("gaps.csv")), read_table(Path("test.csv")))
     assert past.lengths == [40, 48, 59]
     assert sum(past.lengths) == len(past.frame)
+    assert len(left_out(past.frame)) == 1
 
 
 @pytest.mark.slow
@@ -343,6 +344,9 @@ def test_notes_say_what_is_wrong(tables):
     assert "leave the range of the training file" in told(east=wide)
     moved = told(u=test["u"] + 3.0)
     assert "hold 0% of the states known: they are too narrow" in moved
+    assert "cannot follow" not in moved
+    first.model.held_out_ = {"densities": 1.1, "ridge": 1.0, "mean": 1.0}
+    assert "it cannot follow these states" in told()
     exact = trajectory(60, 1003).assign(u=lambda t: t["east"])  # no memory is needed
     assert "straight lines" in " ".join(notes(tracks(["u"], exact, exact)))
 

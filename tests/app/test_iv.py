@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -412,6 +413,7 @@ def test_missing_values_and_formulas(run, refused, market, tmp_path):
     assert "--drop-missing" in refused("iv", "gaps.csv", *formula)
     result = run("iv", "gaps.csv", *formula, "--drop-missing", "--split", 0.5)
     assert result.exit_code == 0, result.output
+    assert f"Left out are {sum(market['price'] <= 0)} of 200 rows" in result.stdout
     rows = pd.read_csv("kernelmean-iv/predictions.csv")["row"]
     np.testing.assert_array_equal(rows, np.flatnonzero(market["price"] > 0) + 1)
 
@@ -574,6 +576,7 @@ def test_missing_values_dropped_on_request(run, market, tmp_path):
     gaps.to_csv(tmp_path / "gaps.csv", index=False)
     result = run("iv", "gaps.csv", *MARKET, "--drop-missing")
     assert result.exit_code == 0, result.output
+    assert f"Left out are {sum(market['price'] <= 0)} of 200 rows" in result.stdout
     rows = pd.read_csv("kernelmean-iv/predictions.csv")["row"]
     np.testing.assert_array_equal(rows, np.flatnonzero(market["price"] > 0) + 1)
 
@@ -610,6 +613,12 @@ def test_a_full_disk_leaves_what_was_there(monkeypatch, tmp_path):
     with pytest.raises(UserError, match="No space left on device"):
         files.write_all(tmp_path / "deep" / "er", contents)
     assert [p.name for p in tmp_path.iterdir()] == ["old.txt"]
+
+
+def test_the_name_of_a_file_need_not_be_utf8(tmp_path):
+    """What Python makes of bytes that no encoding explains ended the work at its very end."""
+    files.write_all(tmp_path, {"page.html": "größe of gr\udcf6sse.csv"})
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == "größe of gr?sse.csv"
 
 
 def test_a_file_of_a_run_before_is_taken_away(tmp_path):
@@ -669,6 +678,17 @@ def test_as_a_program(market, tmp_path):
     )
     assert good.returncode == 0, good.stderr
     assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_a_stream_that_has_no_minus_sign_is_written_to(monkeypatch):
+    """What Windows pipes, and old terminals, have no more signs than their code page."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "argv", ["kernelmean", "--version"])
+    with pytest.raises(SystemExit):
+        main()
+    print("\N{MINUS SIGN}1.5 × 10\N{SUPERSCRIPT SIX}", flush=True)
+    assert stream.buffer.getvalue().decode("cp1252").splitlines()[-1] == "-1.5 × 10?"
 
 
 def test_a_missing_option_is_one_line(csv, capsys, monkeypatch):

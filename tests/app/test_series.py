@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
+from kernelmean.app import terminal
 from kernelmean.app.commands import hmm, ssm
 from kernelmean.app.dates import form_of, read_dates, written
 from kernelmean.app.errors import UserError
+from kernelmean.app.report import Grid
 from kernelmean.app.series import Rows, code, forecast_grid, read_times, times_ahead
 from kernelmean.app.tables import Table
+from kernelmean.app.words import reading
 
 DAYS = ["2020-01-30", "2020-01-31", "2020-02-01", "2020-02-02"]
 
@@ -112,6 +117,7 @@ def test_dates_as_people_write_them(form, step, last):
     ("form", "step", "after"),
     [
         ("%YQ%q", "QS", ["2004Q1", "2004Q2"]),
+        ("%Yq%q", "QS", ["2004q1", "2004q2"]),
         ("Q%q %Y", "QS", ["Q1 2004", "Q2 2004"]),
         ("%b %Y", "MS", ["May 2001", "Jun 2001"]),
         ("%b-%y", "MS", ["May-01", "Jun-01"]),
@@ -142,6 +148,11 @@ def test_quarters_and_what_is_no_date():
         quarters = pd.Series([form.format(2000 + i // 4, i % 4 + 1) for i in range(9)])
         assert list(read_dates(quarters)) == list(pd.date_range("2000-01-01", periods=9, freq="QS"))
     assert read_dates(pd.Series(["soon", "2020-01-01"])).isna().tolist() == [True, False]
+    for text in ("10:30", "9:05 PM", "10:30:05+02:00", "21-Feb", "3/4", "1st", "5a"):
+        assert read_dates(pd.Series([text])).isna().all()  # pandas has today, or the year 1
+    assert list(read_dates(pd.Series(["2020-01-01 10:30+02"]))) == [
+        pd.Timestamp("2020-01-01 10:30")
+    ]
     for numbers in ([100001, 100013], [1.5, 2.5], [1, 200], [20200101, 20200199], [np.nan, 5.0]):
         assert read_dates(pd.Series(numbers)).equals(pd.Series(numbers))
 
@@ -158,6 +169,12 @@ def test_quarters_and_what_is_no_date():
         (["2020-01-01", "2020-01-08", "2020-01-15", "2020-01-25"], ["2020-02-01", "2020-02-08"]),
         (["2020-01-01T10:00", "2020-01-01T10:30"], ["2020-01-01T11:00", "2020-01-01T11:30"]),
         (["2020-01-01"], ["NaT", "NaT"]),
+        (["2020-01-15", "2020-02-15", "2020-03-15"], ["2020-04-15", "2020-05-15"]),
+        # a month is missing
+        (["2020-01-01", "2020-02-01", "2020-04-01", "2020-05-01"], ["2020-06-01", "2020-07-01"]),
+        (["2020-01-31", "2020-02-29", "2020-04-30", "2020-05-31"], ["2020-06-30", "2020-07-31"]),
+        (["2019-06-30", "2019-12-31", "2020-03-31", "2020-06-30"], ["2020-09-30", "2020-12-31"]),
+        (["1996-06-05", "1998-06-05", "2000-06-05"], ["2002-06-05", "2004-06-05"]),
     ],
 )  # fmt: skip
 def test_dates_go_on_as_they_came(times, ahead):
@@ -176,12 +193,45 @@ def test_hours_through_the_end_of_winter_go_on():
     assert str(times_ahead(read, 1)[0])[:13] == "2024-03-31T03"
 
 
-def test_of_one_zone_local_times_go_on():
+def test_weeks_of_parquet_are_their_first_days():
+    weeks = pd.Series(pd.period_range("1950-03-01", periods=3, freq="W"))
+    assert [str(day)[:10] for day in read_dates(weeks)] == [
+        "1950-02-27",
+        "1950-03-06",
+        "1950-03-13",
+    ]
+
+
+@pytest.mark.parametrize("summer", ["+02:00", "+03:00"])
+def test_of_one_zone_local_times_go_on(summer):
     """In UTC the ends of months would be the evenings before, which are none."""
-    months = [f"2011-{day}T00:00+02:00" for day in ("01-31", "02-28", "03-31")]
+    months = ["2011-01-31T00:00+02:00", "2011-02-28T00:00+02:00", f"2011-03-31T00:00{summer}"]
     frame = pd.DataFrame({"month": months}, index=range(1, 4))
     read = read_times(Table(Path("walk.csv"), frame, frozenset()), "month", Rows(frame, [3], []))
     assert str(times_ahead(read, 1)[0])[:10] == "2011-04-30"
+
+
+@pytest.mark.parametrize(("site", "pieces"), [("aaaaaa", "3"), ("aaabbb", None)])
+def test_a_series_cut_where_rows_were_left_out_is_pointed_out(site, pieces, monkeypatch):
+    """What comes next is told of each piece, which looks like a forecast of the file."""
+    monkeypatch.setattr("kernelmean.app.tables.SMALLEST", 2)
+    level = [1.0, np.nan, 2.0, np.nan, 3.0, 4.0] if pieces else np.arange(6.0)
+    frame = pd.DataFrame({"level": level, "site": [*site]}, index=range(1, 7))
+    settings = ssm.Settings(columns=["level"], sequence="site", drop_missing=True)
+    said = settings.read(Table(Path("walk.csv"), frame, frozenset())).backwards
+    assert len(said) == 2 * (pieces is not None)
+    assert all(f"there are {pieces}," in text for text in said[1:])
+
+
+@pytest.mark.parametrize(("sequence", "count"), [(None, 1), ("firm", 0)])
+def test_times_that_stand_still_are_pointed_out(sequence, count):
+    """Two firms year by year, whose rows were taken for one series; or a year beside quarters."""
+    year = np.repeat([1990, 1991, 1992], 2) if sequence is None else [1990, 1991, 1992] * 2
+    frame = pd.DataFrame({"y": 0.0, "firm": [*"aaabbb"], "year": year}, index=range(1, 7))
+    table = Table(Path("walk.csv"), frame, frozenset())
+    said = Rows.of(frame[["y"]], table, sequence, "year").partial(["y"])
+    assert len(said) == count
+    assert all("--sequence" in text for text in said)
 
 
 def test_years_with_a_decimal_point_are_years():
@@ -208,6 +258,7 @@ def test_what_comes_after_each_sequence_has_its_times():
     ]
     grid = forecast_grid(table, 0.9, ["level"])
     assert grid.header[:3] == ["site", "day", "step"]
+    assert grid.caption == "After the end of each sequence"
     assert list(grid.rows[0][:3]) == ["a", "2020-02-01", "1"]
     # a column of times that is called as another one is
     assert "step_" in Rows(frame, [4], [], days, (None, "step")).by_step({}, 2)
@@ -226,3 +277,19 @@ def test_the_code_on_the_page_keeps_sequences_apart(command, inputs, tmp_path, m
     assert names["lengths"].tolist() == [3, 2]
     assert "(rows, lengths" in text
     assert len(names.get("ahead", names["rows"])) == 5  # of both sequences
+
+
+def test_the_code_on_the_page_reads_the_file_as_the_command_did(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"level": [1.5, 2.5]}).to_csv("d.csv", index=False, sep=";", decimal=",")
+    text = code(ssm.SAY, ssm.Settings(columns=["level"], sep=";", decimal=","), "d.csv", level=0.9)
+    line = next(line for line in text.splitlines() if line.startswith("rows = "))
+    assert eval(line.removeprefix("rows = "), {"pd": pd})["level"].tolist() == [1.5, 2.5]
+    assert reading("d.parquet", "level", ";", ",") == "pd.read_parquet('d.parquet')['level']"
+
+
+def test_a_narrow_terminal_cuts_no_number(monkeypatch):
+    text = io.StringIO()
+    monkeypatch.setattr(terminal, "out", Console(width=60, file=text))
+    terminal.show_block(Grid(["volume"] * 9, [["1,021,305"] * 9]), False)
+    assert sum(c.isdigit() for c in text.getvalue()) == 9 * 7

@@ -483,6 +483,8 @@ class TestInputs:
         result = run("ssm", "data.csv", *self.known, "--drop-missing")
         assert result.exit_code == 0, result.output
         assert len(pd.read_csv("kernelmean-ssm/track.csv")) == 176
+        said = refused("ssm", "data.csv", *self.known, "--drop-missing", "--forecast", 2)
+        assert "--drop-missing would leave out the rows to come" in said
 
 
 def spoilt(frame: pd.DataFrame, what: str) -> pd.DataFrame:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import subprocess
+import sys
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_array_equal
 
 from kernelmean.app.errors import UserError
 from kernelmean.app.tables import read_table, split_names, to_csv
+from kernelmean.app.words import some_of
 
 GOOD = "y,x,z\n1,2,3\n4,5,6\n"
 
@@ -25,6 +30,19 @@ def read(tmp_path, content, name="t.csv", **options):
 
 def numbers(table, names="y,x,z", drop_missing=False):
     return table.numbers({"--x": names.split(",")}, drop_missing)
+
+
+@pytest.mark.slow
+def test_periods_of_parquet_are_no_numbers(tmp_path):
+    code = (
+        "import pandas as pd; pd.DataFrame({'m': pd.period_range('2001-01', periods=3, freq='M')})"
+    )
+    written = [sys.executable, "-c", f"{code}.to_parquet({str(tmp_path / 't.parquet')!r})"]
+    subprocess.run(written, check=True)
+    reading = "import sys; from pathlib import Path; from kernelmean.app.tables import read_table"
+    shown = f"{reading}; print(read_table(Path(sys.argv[1])).frame.m.dtype)"
+    told = subprocess.check_output([sys.executable, "-c", shown, str(tmp_path / "t.parquet")])
+    assert told.strip() == b"period[M]"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +80,9 @@ def test_compressed_csv_and_parquet(tmp_path):
     frame = pd.DataFrame({"y": [1, None], "x": [True, False], "z": [0.5, 1.5]})
     frame.astype({"y": "Int64"}).to_parquet(tmp_path / "t.parquet")
     table = read_table(tmp_path / "t.parquet")
-    np.testing.assert_array_equal(numbers(table, drop_missing=True), [[1, 1, 0.5]])
+    kept = numbers(table, drop_missing=True)
+    np.testing.assert_array_equal(kept, [[1, 1, 0.5]])
+    assert [text[:28] for text in some_of(kept, kept)] == ["Left out are 1 of 2 rows, wh"]
 
 
 @pytest.mark.parametrize(
@@ -139,6 +159,7 @@ def test_a_folder_or_a_pattern_of_parquet_files_is_one_table(tmp_path):
         ("y,x,z\n1,2020-01,3\n", "holds text: '2020-01' in row 1; dates are no numbers"),
         ("y,x,z\n1,€ -3.9,3\n2,€ 8,1\n", "take currency signs, percent"),
         ("y,x,z\n1,,3\n4,,5\n", "column 'x' is empty"),
+        ("y,x,z\n1,12 345,3\n2,678,1\n", "take currency signs, percent signs, commas and spaces"),
         ('y,x,z\n1,"$1,085",3\n2,$85,1\n', r"'\$1,085' in row 1; take currency signs, percent"),
         ("y,x,z\n1,,3\n4,5,\n7,8,9\n", "'x' 1, 'z' 1; add --drop-missing to leave out 2 of 3 rows"),
         ("y,x,z\n1,inf,3\n", "infinite values: 'x' 1"),
@@ -146,6 +167,8 @@ def test_a_folder_or_a_pattern_of_parquet_files_is_one_table(tmp_path):
         ("y,X,z\n1,2,3\n", r"no column 'x' \(asked for by --x\); did you mean 'X'\?"),
         ("y,price,z\n1,2,3\n", "no column 'x' .*; it has 'y', 'price', 'z'"),
         ("1,2.5,3\n4,5,6\n", "no column 'y' .*; its first row has numbers, where names of columns"),
+        ("sep=,\ny,x,z\n1,2,3\n", "begins with 'sep=,', .* take that line out, and add --sep ','"),
+        ("sep=;\ny;x;z\n1;2;3\n", "begins with 'sep=;', .* take that line out, and add --sep ';'"),
         ('y,"x,1",z\n1,2,3\n', "'x,1'\\?; a name with a comma stands in double quotes"),
     ],
 )
@@ -156,8 +179,29 @@ def test_columns_that_cannot_be_used(tmp_path, content, message):
 
 def test_the_hint_at_decimals_is_right_both_ways(tmp_path):
     table = read(tmp_path, "y;x;z\n1;2.5;3\n", sep=";", decimal=",")
-    with pytest.raises(UserError, match="'2.5' in row 1; these are decimal points: leave --dec"):
+    with pytest.raises(UserError, match="'2.5' in row 1; if these are decimal points leave --dec"):
         numbers(table)
+
+
+def test_a_label_is_kept_as_it_is_written(tmp_path):
+    """Postcodes are no numbers."""
+    table = read(tmp_path, "plz,y\n01067,1\n01067,2\n10115,\n,4\n", label="plz")
+    assert table.frame["plz"].tolist()[:3] == ["01067", "01067", "10115"]
+    assert table.frame.isna().sum().tolist() == [1, 1]
+    assert table.frame["y"].dtype == float
+
+
+def test_booleans_beside_a_gap_and_decimals_are_numbers(tmp_path):
+    """Money in a database, and what pandas makes of True and False where one is missing."""
+    frame = pd.DataFrame(
+        {"money": [Decimal("1.50"), None, Decimal("2")], "paid": [True, False, None]}
+    )
+    frame.to_parquet(tmp_path / "t.parquet")
+    table = read_table(tmp_path / "t.parquet")
+    found = table.numbers_with_gaps({"--x": ["money", "paid"]})
+    assert_array_equal(found, [[1.5, 1.0], [np.nan, 0.0], [2.0, np.nan]])
+    table = read(tmp_path, "y,x\n1,True\n2,\n3,False\n")
+    assert numbers(table, "y,x", drop_missing=True)["x"].tolist() == [1.0, 0.0]
 
 
 def test_tables_are_written_so_that_a_spreadsheet_runs_nothing():

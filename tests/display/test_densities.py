@@ -223,3 +223,16 @@ def test_a_rounded_column_is_drawn_on_its_values():
     np.testing.assert_allclose(np.diff(display.grid), 0.1, rtol=1e-6)
     np.testing.assert_allclose(10 * display.grid, np.round(10 * display.grid), atol=1e-6)
     np.testing.assert_allclose(0.1 * display.densities.sum(axis=1), 1.0, atol=0.03)
+
+
+def test_a_column_of_few_values_is_drawn():
+    """Counts of 0 to 3 are lone points of the grid, and a line needs two: ridges were blank."""
+    x = np.linspace(0, 1, 80)[:, None]
+    y = np.random.default_rng(200010).binomial(3, 0.2 + 0.6 * x[:, 0]).astype(float)
+    model = km.ConditionalDensity(tune_lengthscale=False).fit(x, y)
+    display = Ridges.from_estimator(model, [[0.5]], y).plot()
+    line = max(display.ax_.lines, key=lambda line: len(line.get_xdata()))
+    seen, heights = line.get_xdata()[np.isfinite(line.get_ydata())], line.get_ydata()
+    for value in range(4):
+        assert (abs(seen - value) < 0.02).sum() >= 2
+    assert np.nanmax(heights) > 0.5

@@ -1,7 +1,9 @@
 """The front door: finds the commands, and turns every mistake into one line."""
 
 import sys
+from codecs import register_error
 from importlib import import_module
+from io import TextIOWrapper
 from pkgutil import iter_modules
 from typing import Annotated, Any
 
@@ -16,11 +18,21 @@ from .terminal import fail
 UsageError: Any = typer.BadParameter.__bases__[0]  # what the parser raises on any bad option
 
 
+def _plain(err: Any) -> tuple[str, int]:
+    """What a pipe on Windows, or an old terminal, writes of a sign that it does not have."""
+    return "-" if err.object[err.start] == "−" else "?", err.start + 1
+
+
+register_error("plain", _plain)
+
+
 class Commands(TyperGroup):
     """Commands whose every mistake is one line on stderr and exit code 2."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command."""
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="plain")
         try:
             code = super().main(*args, **{**extra, "standalone_mode": False})
             if code == 130:  # what typer makes of Ctrl-C

@@ -7,27 +7,36 @@ import pandas as pd
 
 DIGITS = {8: "%Y%m%d", 6: "%Y%m"}  # dates that are written as whole numbers
 FORMS = {r"\d{4}-W\d\d": "%G-W%V-%u", r"[A-Za-z]{3}-\d\d": "%b-%y"}  # what pandas misreads
-QUARTER = r"^(?:Q([1-4])[ -]?(\d{4})|(\d{4})[ -]?Q([1-4]))$"
+QUARTER = r"(?i)^(?:Q([1-4])[ -]?(\d{4})|(\d{4})[ -]?Q([1-4]))$"
 DOTTED = r"\d{1,2}\.\d{1,2}\.\d\d"
-ZONE = r":\d\d(?:\.\d+)?([+-]\d\d:?\d\d)$"
+ZONE = r":\d\d(?:\.\d+)?([+-]\d\d(?::?\d\d)?)$"
+CLOCK = r"[T ](.*)[+-][\d:]+$"  # the hour before the zone
+HOUR = r"\d\d?:\d\d[\d:.,]*(?: ?[AaPp][Mm]|Z|[+-][\d:]+)?"  # of no day; pandas takes today
 NUMBERS = r"\d{1,2}[/-]\d{1,2}[/-]\d{2,4}"  # in either order of day and month
 WRITTEN = (  # forms that are kept in tables of results; others are written as 2024-02-01
-    *("%YQ%q", "%Y-Q%q", "%Y Q%q", "Q%q %Y", "Q%q-%Y", "%G-W%V", "%b-%y", "%b %Y", "%B %Y"),
-    *("%Y-%m", "%Y/%m", "%m/%Y", "%Y%m", "%Y%m%d", "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y"),
+    *("%YQ%q", "%Y-Q%q", "%Y Q%q", "%Yq%q", "Q%q %Y", "Q%q-%Y", "%G-W%V", "%b-%y", "%b %Y"),
+    *("%B %Y", "%Y-%m", "%Y/%m", "%m/%Y", "%Y%m", "%Y%m%d"),
+    *("%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y"),
 )
 
 
 def read_dates(column: pd.Series) -> pd.Series:
     """Numbers as they are, dates from text, NaT where there is none; of several zones, in UTC.
 
+    Local times of one and the same hour stay local: midnight in Berlin is no day of UTC.
+
     1.2.2024 is in February; 1/2/2024 is, where rows are then further apart by the same; 20240201
     and 202402 are dates too, where all of a column may be.
     """
     if pd.api.types.is_numeric_dtype(column):
         return _of_digits(column)
+    if isinstance(column.dtype, pd.PeriodDtype):
+        return column.dt.to_timestamp()
     text = column.astype(str)
-    if len(zones := text.str.extract(ZONE)[0].dropna().unique()) == 1:  # ends of months stay such
-        text = text.str.removesuffix(zones[0])
+    zones, hours = text.str.extract(ZONE)[0], text.str.extract(CLOCK)[0]
+    if zones.nunique() == 1 or (zones.notna().all() and hours.nunique() == 1):
+        local = text.str.replace(r"[+-][\d:]+$", "", regex=True)  # ends of months stay such
+        text = text.where(zones.isna(), local)
     if text.str.match(QUARTER).all():
         quarters = pd.PeriodIndex(text.str.replace(QUARTER, r"\2\3Q\1\4", regex=True), freq="Q")
         return pd.Series(quarters.to_timestamp(), column.index)
@@ -70,8 +79,9 @@ def _of_digits(column: pd.Series) -> pd.Series:
 
 
 def _read(text: pd.Series, day_first: bool = False) -> pd.Series:
+    """Dates; of what has no year, or no day, there is none."""
     read = pd.to_datetime(text, errors="coerce", format="mixed", dayfirst=day_first, utc=True)
-    return read.dt.tz_localize(None)
+    return read.where((read.dt.year > 1) & ~text.str.fullmatch(HOUR)).dt.tz_localize(None)
 
 
 def _unevenness(times: pd.Series) -> float:

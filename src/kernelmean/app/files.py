@@ -57,7 +57,9 @@ def write_all(folder: Path, contents: Mapping[str, Content]) -> list[Path]:
             if callable(content):
                 content(half)
             else:
-                half.write_bytes(content.encode() if isinstance(content, str) else content)
+                if isinstance(content, str):  # where the name of a file is no UTF-8
+                    content = content.encode(errors="replace")
+                half.write_bytes(content)
         for name in some:
             Path(halves, name).replace(folder / name)
         for name in contents.keys() - some.keys():

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -50,7 +51,8 @@ class Rows:
     later : array of numbers or dates, optional
         Their times.
     backwards : list of str
-        What to say of a column that seems to be the time, and goes back.
+        What to say of a column that seems to be the time, and goes back, or stands still, and of
+        sequences that end where a row was left out.
     form : str or None
         How dates are written in the file, and so in tables.
     """
@@ -82,7 +84,8 @@ class Rows:
             return replace(rows, labels=(sequence, None), backwards=_backwards(table, rows))
         times = read_times(table, time, rows)
         form = form_of(table.frame[time].loc[frame.index], times)
-        return replace(rows, times=times, form=form, labels=(sequence, time))
+        rows = replace(rows, times=times, form=form, labels=(sequence, time))
+        return replace(rows, backwards=_still(rows))
 
     def knowing(self, inputs: pd.DataFrame, steps: int) -> Self:
         """With the inputs of every row; those to come stand after each sequence, without more."""
@@ -189,6 +192,11 @@ class Ordered(Shared):
     time: Annotated[str | None, option(SAY, "--time")] = None
     forecast: Annotated[int, option(SAY, "--forecast", "--horizon", min=0, max=100_000)] = 0
 
+    def table(self, path: Path) -> tables.Table:
+        """The content of a file, names of sequences as they are written."""
+        self.refuse_blocks()
+        return tables.read_table(path, self.sep, self.decimal, self.sequence)
+
     @property
     def apart(self) -> dict[str, list[str]]:
         """The columns that tell sequences apart, and that name the rows."""
@@ -224,10 +232,17 @@ class Settings(Ordered):
             rows = Rows.of(frame, table, self.sequence, self.time)
         else:
             table.asked_for({"--columns": self.columns, "--inputs": self.inputs})
+            if self.drop_missing and self.forecast:
+                raise UserError(SAY("to_come"))
             inputs = table.numbers({"--inputs": self.inputs}, self.drop_missing)
             frame = frame[frame.index.isin(inputs.index)]
             rows = Rows.of(frame, table, self.sequence, self.time).knowing(inputs, self.forecast)
+        frame.attrs[words.LEFT_OUT] = len(table.frame) - len(frame)
+        rows = replace(rows, backwards=[*rows.backwards, *words.left_out(frame)])
         tables.check_sample(frame, "rows without gaps", rows.whole.sum())
+        pieces = len(rows.lengths)
+        if pieces > max(len({*rows.names}), 1):
+            return replace(rows, backwards=[*rows.backwards, SAY("cut", pieces=pieces)])
         return rows
 
 
@@ -264,6 +279,12 @@ def read_times(table: tables.Table, name: str, rows: Rows) -> np.ndarray:
 def _back(times: pd.Series) -> list[Any]:
     """The rows that are before the one above them."""
     return list(times.index[1:][times.to_numpy()[1:] < times.to_numpy()[:-1]])
+
+
+def _still(rows: Rows) -> list[str]:
+    """What to say of times that most rows share with the one above: no forecast has a date then."""
+    gaps = np.concatenate([np.diff(rows.axis[s]).astype(float) for s in rows.slices])
+    return [SAY("still", name=rows.title)] if 0 < len(gaps) <= 2 * (gaps == 0).sum() else []
 
 
 def _backwards(table: tables.Table, rows: Rows) -> list[str]:
@@ -366,7 +387,8 @@ def forecast_grid(
     columns: list[tuple[str, Any]] = [(name, list(texts[name])) for name in front]
     columns += [(title, [*map(form, part[name])]) for title, (name, form) in more.items()]
     columns += with_intervals(part, names, level)
-    return Grid.of(columns, f"After the end of the file{words.first_of(table)}")
+    last = "each sequence" if (table["step"] == 1).sum() > 1 else "the file"
+    return Grid.of(columns, f"After the end of {last}{words.first_of(table)}")
 
 
 def forecast_figures(
@@ -444,10 +466,11 @@ def for_each(
 
 def code(say: words.Texts, s: Settings, source: str, changed: str = "", **known: Any) -> str:
     """What to type to ask more; `changed` are lines after those that read the columns."""
-    rows, inputs = words.reading(source, s.columns) + changed, words.reading(source, s.inputs or [])
+    read = partial(words.reading, source, sep=s.sep, decimal=s.decimal)
+    rows, inputs = read(s.columns) + changed, read(s.inputs or [])
     key, of, last = "code" if s.inputs is None else "code_inputs", "", "inputs.tail(5)"
     if s.sequence is not None:
-        rows += f"\nwhich = {words.reading(source, s.sequence)}"
+        rows += f"\nwhich = {read(s.sequence)}"
         rows += "\nlengths = which.groupby(which, sort=False).size()"
         of, last = ", lengths", "inputs.groupby(which, sort=False).tail(5)"
     return say.code(key, rows=rows, inputs=inputs, of=of, last=last, **known)

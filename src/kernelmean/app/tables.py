@@ -17,16 +17,17 @@ import pandas as pd
 from ..core import Rows, checks
 from ..core.rows import parquet_files
 from .errors import UserError, did_you_mean
-from .words import Texts
+from .words import LEFT_OUT, Texts
 
 SEPARATORS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}
 FORMULAS = tuple("=+-@\t\r")  # what a spreadsheet evaluates begins with one of these
 COMPRESSED = {".gz", ".bz2", ".zip", ".xz", ".zst"}
 PARQUET = {".parquet", ".pq"}
 GROUPED = r"\s*[-+]?\d{1,3}(,\d{3})*(,\d{3}|\.\d*)\s*"  # 1,234.5 is no decimal comma
-MARKED = r"\s*[-+]?\s*[$€£¥]?\s*[-+]?[\d,]*\.?\d+\s*[%$€£¥]?\s*"  # a number with a sign of its unit
+MARKED = r"\s*[-+]?\s*[$€£¥]?\s*[-+]?[\d,'’\s]*[.,]?\d+\s*[%$€£¥*]?\s*"  # 1 234 €, or 12%
 DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{4}-\d\d\b"  # how a field that holds one begins
 LONG = r"[-+]?\d+"  # a whole number, which pandas takes for text if it is beyond 64 bits
+PLAIN = {"boolean", "decimal"}  # numbers for which pandas has no type: True beside a gap, money
 MARKS = 3  # different words for a missing value
 SMALLEST = 20  # rows to learn from
 PARTS = "part-*.parquet"  # of answers about rows that are read in blocks
@@ -99,7 +100,7 @@ class Table:
             raise UserError(f"{self.path} has no column {name!r} (asked for by {option}){hint}")
 
 
-def read_table(path: Path, sep: str = ",", decimal: str = ".") -> Table:
+def read_table(path: Path, sep: str = ",", decimal: str = ".", label: str | None = None) -> Table:
     """Read a CSV or Parquet file, or say in one line why not.
 
     Parameters
@@ -109,14 +110,21 @@ def read_table(path: Path, sep: str = ",", decimal: str = ".") -> Table:
         (``data/*.parquet``), which are one table; anything else is CSV (compressed files too).
     sep, decimal : str
         The separator and the decimal mark of a CSV file.
+    label : str, optional
+        A column that is kept as it is written: 007 is no number.
     """
-    tables = list(read_blocks(path, sep, decimal))
+    tables = list(read_blocks(path, sep, decimal, label=label))
     frame = tables[0].frame if len(tables) == 1 else pd.concat([t.frame for t in tables])
     return Table(path, frame, tables[0].ambiguous)
 
 
 def read_blocks(
-    path: Path, sep: str, decimal: str, size: int | None = None, columns: Iterable[str] = ()
+    path: Path,
+    sep: str,
+    decimal: str,
+    size: int | None = None,
+    columns: Iterable[str] = (),
+    label: str | None = None,
 ) -> Generator[Table]:
     """The blocks of `size` rows of a file, as it is read; without a size they are whole files.
 
@@ -130,7 +138,7 @@ def read_blocks(
         if several or path.suffix.lower() in PARQUET:
             frames = _parquet_blocks(path, several, size, {*columns})
         else:
-            frames = _csv_blocks(path, sep, decimal, size)
+            frames = _csv_blocks(path, sep, decimal, size, label)
         for frame in frames:
             if frame.empty:
                 continue
@@ -218,8 +226,10 @@ def _parquet_blocks(
 
 
 def _batches(path: Any, size: int | None, columns: set[str]) -> Generator[pd.DataFrame]:
+    import pyarrow
     from pyarrow.parquet import ParquetFile
 
+    pyarrow.array(pd.period_range("2000", periods=1, freq="D"))  # or periods are read as numbers
     with ParquetFile(path) as file:
         names = file.schema_arrow.names
         known = [name for name in names if name.strip() in columns]
@@ -228,7 +238,9 @@ def _batches(path: Any, size: int | None, columns: set[str]) -> Generator[pd.Dat
         yield from (batch.to_pandas(ignore_metadata=True) for batch in batches)  # the index too
 
 
-def _csv_blocks(path: Path, sep: str, decimal: str, size: int | None) -> Generator[pd.DataFrame]:
+def _csv_blocks(
+    path: Path, sep: str, decimal: str, size: int | None, label: str | None
+) -> Generator[pd.DataFrame]:
     """As pandas reads them; what it finds wrong is said in one line."""
     if len(sep) != 1:
         raise UserError(f"--sep is {sep!r}; a single character is needed ($'\\t' for a tab)")
@@ -236,7 +248,10 @@ def _csv_blocks(path: Path, sep: str, decimal: str, size: int | None) -> Generat
     read = partial(pd.read_csv, path, sep=sep, skipinitialspace=True)
     try:
         header = [str(v) for v in read(header=None, nrows=1, dtype=str, na_filter=False).iloc[0]]
-        with read(decimal=decimal, low_memory=False, iterator=True, chunksize=size) as frames:
+        if (line := sep.join(header)).startswith("sep="):
+            raise UserError(SAY("excel", path=path, line=line, hint=_typed(line[4:5] or sep)))
+        told = {"decimal": decimal, "dtype": {label: str} if label else None, "low_memory": False}
+        with read(iterator=True, chunksize=size, **told) as frames:
             for frame in frames:
                 yield _with_header(frame, header, path, sep)
     except pd.errors.ParserError as err:
@@ -271,8 +286,12 @@ def _written_with(header: str, sep: str) -> str:
     most = max(SEPARATORS, key=header.count)
     if header.count(most) <= header.count(sep):
         return ""
-    typed = "$'\\t'" if most == "\t" else f"'{most}'"
-    return f"; its header is written with {SEPARATORS[most]}: add --sep {typed}"
+    return f"; its header is written with {SEPARATORS[most]}: add --sep {_typed(most)}"
+
+
+def _typed(sep: str) -> str:
+    """A separator as it is typed."""
+    return "$'\\t'" if sep == "\t" else f"'{sep}'"
 
 
 def free_name(name: str, frame: pd.DataFrame) -> str:
@@ -313,7 +332,9 @@ def _harmless(value: object) -> object:
 
 def _as_floats(column: pd.Series, path: Path | str) -> np.ndarray:
     if not pd.api.types.is_numeric_dtype(column):  # those of bool are
-        if not column.dropna().astype(str).str.fullmatch(LONG).all() or column.isna().all():
+        known = column.dropna()
+        plain = pd.api.types.infer_dtype(known) in PLAIN
+        if known.empty or not (plain or known.astype(str).str.fullmatch(LONG).all()):
             raise UserError(_text_message(column, path))
         column = column.astype(float)
     return column.to_numpy(dtype=float, na_value=np.nan)
@@ -352,14 +373,18 @@ def _are_numbers(texts: pd.Series) -> bool:
     return bool(pd.to_numeric(texts, errors="coerce").notna().all())
 
 
-def complete(frame: pd.DataFrame, path: Path | str, drop_missing: bool) -> pd.DataFrame:
-    """The rows without a missing value; such rows are an error unless they may be dropped."""
-    missing = frame.isna().sum()
-    if missing.any() and not drop_missing:
-        refuse_empty(frame)
-        rows = int(frame.isna().any(axis=1).sum())
-        raise UserError(SAY("gaps", path=path, counts=_counts(missing), rows=rows, n=len(frame)))
-    return frame.dropna()
+def complete(
+    frame: pd.DataFrame, path: Path | str, drop_missing: bool, columns: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """The rows without a missing value, in `columns` if told; others are an error, or dropped."""
+    gone = (frame if columns is None else frame[list(columns)]).isna()
+    rows, n = int(gone.any(axis=1).sum()), len(frame)
+    if rows and not drop_missing:
+        refuse_empty(frame[gone.columns])
+        raise UserError(SAY("gaps", path=path, counts=_counts(gone.sum()), rows=rows, n=n))
+    kept = frame[~gone.any(axis=1)]
+    kept.attrs[LEFT_OUT] = rows
+    return kept
 
 
 def check_enough(count: int, what: str = "rows") -> None:

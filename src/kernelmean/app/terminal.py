@@ -97,7 +97,7 @@ def show_block(block: Block, verbose: bool) -> None:
 def _table(block: Numbers | Grid, verbose: bool) -> Table:
     """Numbers without their meaning, unless that is asked for; of a grid all."""
     if isinstance(block, Grid):
-        columns = [Column(Text(name), justify="right") for name in block.header]
+        columns = [Column(Text(name), justify="right", overflow="fold") for name in block.header]
     else:
         columns = [Column(style="cyan", no_wrap=not verbose)]
         columns += [Column(overflow="fold") for _ in range(1 + verbose)]

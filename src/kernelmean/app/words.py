@@ -16,6 +16,7 @@ from ..core import Rows
 
 MODEL = "model.km"
 SHOWN = 12  # rows in a table
+LEFT_OUT = "left out"  # rows with a missing value, among what is noted at a table
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -79,10 +80,18 @@ def amount(every: Any) -> int:
 
 
 def some_of(rows: Any, every: Any) -> list[str]:
-    """What to say where some rows are looked at, and all are learned from."""
+    """What to say where some rows are looked at, and all, or all without a gap, learned from."""
     few, n = len(rows), amount(every)
     looked = f"Pictures, shares and tests are of {few:,} of the {n:,} rows"
-    return [f"{looked}; the model is of all of them."] if few < n else []
+    return [f"{looked}; the model is of all of them."] if few < n else left_out(every)
+
+
+def left_out(rows: Any) -> list[str]:
+    """What to say of a table that lacks rows of its file."""
+    gone = getattr(rows, "attrs", {}).get(LEFT_OUT, 0)
+    whole = gone + amount(rows)
+    told = f"Left out are {gone:,} of {whole:,} rows, which have a missing value (--drop-missing)."
+    return [told] if gone else []
 
 
 def minus(text: str) -> str:
@@ -139,8 +148,14 @@ def p_words(p: float) -> str:
 
 
 def names(columns: Sequence[Any], code: bool = False) -> str:
-    """'a, b and c', set as code where asked for."""
-    *first, last = [f"`{c}`" if code else str(c) for c in columns] or [""]
+    """'a, b and c', set as code where asked for; of many not all.
+
+    >>> names("ab", code=True), names("abcdefghijklmnop")
+    ('`a` and `b`', 'a, b, c, d, e, f, g, h, i, j, k, l and 4 more')
+    """
+    told = [f"`{c}`" if code else str(c) for c in columns] or [""]
+    more = [f"{len(told) - SHOWN:,} more"] if len(told) > SHOWN else []
+    *first, last = told[:SHOWN] + more
     return f"{', '.join(first)} and {last}" if first else last
 
 
@@ -156,7 +171,9 @@ def given(value: float) -> str:
 
 def values_words(values: Any) -> str:
     """'a = 1; b = 2.5', of a mapping or a row of a table."""
-    return "; ".join(f"{name} = {given(value)}" for name, value in values.items())
+    told = [f"{name} = {given(value)}" for name, value in values.items()]
+    more = [f"{len(told) - SHOWN:,} more"] if len(told) > SHOWN else []
+    return "; ".join(told[:SHOWN] + more)
 
 
 def of_file(sentences: Iterable[str], index: Any) -> list[str]:
@@ -176,11 +193,14 @@ def distinct(table: Any, first: Any) -> Any:
     return table.loc[table.index.isin(table.loc[order].drop_duplicates().index)]
 
 
-def reading(source: str, columns: Sequence[str] | str) -> str:
-    """Code that reads columns of a file, or one of them."""
-    reader = "read_parquet" if source.endswith((".parquet", ".pq")) else "read_csv"
+def reading(source: str, columns: Sequence[str] | str, sep: str, decimal: str) -> str:
+    """Code that reads columns of a file, or one of them, with the marks of a CSV file."""
+    parquet = source.endswith((".parquet", ".pq"))
+    marks = "" if sep == "," else f", sep={sep!r}"
+    marks += "" if decimal == "." else f", decimal={decimal!r}"
+    reader, marks = ("read_parquet", "") if parquet else ("read_csv", marks)
     asked = columns if isinstance(columns, str) else list(columns)
-    return f"pd.{reader}({source!r})[{asked!r}]"
+    return f"pd.{reader}({source!r}{marks})[{asked!r}]"
 
 
 def some_rows(columns: Sequence[str]) -> str:

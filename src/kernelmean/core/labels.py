@@ -83,14 +83,19 @@ class Labels(Saveable):
 
 
 def _regular(index):
-    """The frequency of dates that have one, or None."""
+    """The frequency of dates that have one, as on the 15th of every month, or None."""
     if not hasattr(type(index), "inferred_freq") or len(index) < 3:
         return None
     from pandas.tseries.frequencies import to_offset
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # a string here, an offset in pandas 4
-        return to_offset(index.inferred_freq)
+        found = to_offset(index.inferred_freq)
+    if found is None and hasattr(index, "month"):
+        gaps = {*np.diff(12 * index.year + index.month)}
+        if len(gaps) == len({*zip(index.day, index.time, strict=True)}) == 1:
+            return pandas().DateOffset(months=int(*gaps))
+    return found
 
 
 def _gap(index) -> float:

@@ -136,8 +136,8 @@ def fan(found: Any, level: float) -> np.ndarray:
 def times_ahead(times: np.ndarray, steps: int) -> np.ndarray:
     """The dates or numbers that follow: by the calendar where it is kept, else equally far apart.
 
-    Weeks of days without a weekend go on without them, whatever holidays there were. A single date
-    says nothing of the next.
+    Weeks of days without a weekend go on without them, whatever holidays there were, and months
+    as months, though some be missing. A single date says nothing of the next.
     """
     if times.dtype.kind == "M" and len(times) == 1:
         return np.full(steps, "NaT", times.dtype)
@@ -149,6 +149,12 @@ def times_ahead(times: np.ndarray, steps: int) -> np.ndarray:
         week = days[-1] - days[0] >= np.timedelta64(7, "D")
         if week and np.is_busday(days).all() and np.median(np.diff(days).astype(int)) == 1:
             return np.busday_offset(days[-1], np.arange(1, steps + 1)).astype(times.dtype)
+        for shift in np.array([0, 1], "timedelta64[D]"):  # a day of the month, or the last one
+            months = (times + shift).astype("datetime64[M]")
+            if len(within := np.unique(times + shift - months)) == 1:
+                gap = np.sort(np.diff(months))[(len(times) - 1) // 2]
+                later = months[-1] + gap * np.arange(1, steps + 1)
+                return later.astype(times.dtype) + within - shift
     gaps = np.sort(np.diff(times))
     gap = gaps[len(gaps) // 2] if len(gaps) else 1
     return times[-1] + gap * np.arange(1, steps + 1)

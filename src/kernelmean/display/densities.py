@@ -120,7 +120,8 @@ class ConditionalDensityDisplay(Display):
 
     def _draw_ridge(self, ax, i: int, base: float, height: float) -> None:
         y, p = self.grid, height * self.densities[i]
-        shown = np.where(p > VISIBLE, base + p, np.nan)
+        seen = np.convolve(p > VISIBLE, [1, 1, 1], "same") > 0  # an atom is a single point
+        shown = np.where(seen, base + p, np.nan)
         inside = (y >= self.lower[i]) & (y <= self.upper[i])
         ax.axhline(base, color=DATA, lw=0.5)
         ax.fill_between(y, base, shown, color=CURVE, alpha=0.12, lw=0)

@@ -329,7 +329,7 @@ def fitting(a: Densities, source: str) -> str:
     if widths is not None:
         options.append(f"bandwidth={widths if isinstance(widths, float) else list(widths)}")
     data = f"data[{a.x!r}], data[{a.y[0] if len(a.y) == 1 else a.y!r}]"
-    rows = words.reading(source, [*a.y, *a.x])
+    rows = words.reading(source, [*a.y, *a.x], a.settings.sep, a.settings.decimal)
     known = {"rows": rows, "options": ", ".join(options), "data": data, "column": repr(a.x[0])}
     return SAY.content["fitting"].strip().format_map(known)
 

@@ -12,6 +12,7 @@ import typer
 
 from ...core.checks import hushed
 from ...display import SpreadDisplay, TrackDisplay
+from ...filtering.held_out import warn_if_as_near
 from ...filtering.kernel_bayes_filter import KernelBayesFilter
 from ...filtering.nodes import NodeMachine
 from .. import series, words
@@ -86,6 +87,7 @@ class Tracks:
         self.truth = None if np.isnan(known).all() else known
         X, steps = test.frame[settings.observe], settings.forecast
         with noted() as self.caught:
+            warn_if_as_near(model.held_out_)
             self.filtered = model.filter(X, test.lengths)
         self.results = {"filtered": self.filtered}
         with hushed():
@@ -195,7 +197,14 @@ def notes(a: Tracks) -> list[str]:
     outside = ((now < past.min()) | (now > past.max())).mean()
     far = [f"{k} {percent(share)}" for k, share in outside[outside > OUTSIDE].items()]
     strangers = [SAY("strangers", listed=", ".join(far))] if far else []
-    return [*a.caught, *a.train.backwards, *gaps, *strangers, *_errors_notes(a)]
+    return [
+        *a.caught,
+        *words.left_out(a.train.frame),
+        *a.train.backwards,
+        *gaps,
+        *strangers,
+        *_errors_notes(a),
+    ]
 
 
 def _errors_notes(a: Tracks) -> list[str]:

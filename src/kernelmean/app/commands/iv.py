@@ -108,8 +108,8 @@ class Settings(Shared):
         columns = self.columns()
         frame = table.numbers_with_gaps(by_option(columns, "yxzc"))
         tables.refuse_empty(frame)
-        whole = frame[columns.instruments] if gaps else frame
-        frame = frame.loc[tables.complete(whole, data, self.drop_missing).index]
+        whole = columns.instruments if gaps else None
+        frame = tables.complete(frame, data, self.drop_missing, whole)
         return Used(frame, frame, columns)
 
     def spelled(self, table: tables.Table) -> str | None:
@@ -180,10 +180,11 @@ class Used:
         names = names_of(formula)
         used = table.frame[table.asked_for({"--formula": names["all"]})]
         tables.refuse_empty(used)
-        whole = used[names["instruments"]] if gaps else used
-        used = used.loc[tables.complete(whole, table.path, drop_missing).index]
+        whole = names["instruments"] if gaps else None
+        used = tables.complete(used, table.path, drop_missing, whole)
         design, y, X, Z, C = read_formula(formula, used, gaps=gaps)
         frame = pd.concat([y, X, Z, C], axis=1)  # which leaves out what is None
+        frame.attrs |= used.attrs
         columns = Roles(str(y.name), tuple(X), tuple(Z), () if C is None else tuple(C), "xzc")
         return cls(frame, frame, columns, design, used.loc[frame.index])
 
