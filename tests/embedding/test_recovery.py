@@ -726,3 +726,16 @@ class TestMarginal:
     def test_bad_columns_are_refused(self, bad):
         with pytest.raises(ValueError, match="columns"):
             plane().marginal(bad)
+
+
+def test_shortest_intervals_are_those_of_the_density():
+    """Laws without a bandwidth, of filters say, asked for one that their verb does not take."""
+    rng = np.random.default_rng(0)
+    m = km.MeanEmbedding(rng.exponential(size=200), np.full(200, 1 / 200), km.Gaussian(1.0))
+    assert m.bandwidth is None
+    found = m.interval(0.8, kind="shortest")
+    assert_allclose(found, m.interval(0.8, None, "shortest"))
+    central = m.interval(0.8)
+    assert found.upper - found.lower < central.upper - central.lower
+    with pytest.raises(ValueError, match="bandwidth is 0; shortest"):
+        m.interval(0.8, 0.0, "shortest")

@@ -436,15 +436,17 @@ class MeanEmbedding(Scored, WeightedPoints):
         bandwidth : float or sequence of float, optional
             As for `quantile`.
         kind : "central" or "shortest"
-            Between the quantiles (1 − level)/2 and (1 + level)/2, or the narrowest of all, which
-            needs a bandwidth.
+            Between the quantiles (1 − level)/2 and (1 + level)/2, or the narrowest of all: by the
+            bandwidth of `density` where there is none of its own.
 
         Returns
         -------
         Interval
             `lower` and `upper`, arrays of shape (d,) or (batch, d).
         """
-        return Interval.between(self._like(ends(self._lines(bandwidth), level, kind)))
+        none = isinstance(bandwidth, str) and self.bandwidth is None
+        width = None if none and kind == "shortest" else bandwidth
+        return Interval.between(self._like(ends(self._lines(width), level, kind)))
 
     def region(self, level: float = 0.95, bandwidth=None) -> Array | list[Array]:
         """Highest-density region {y : p(y) ≥ c} of probability `level`, of a single column.
