@@ -168,3 +168,15 @@ def test_columns_in_another_order_are_refused(data):
     assert_array_equal(effect.effect(table[:3]), effect.effect(table[:3].to_numpy()))
     with pytest.raises(ValueError, match=r"X has columns \['size', 'age'\]; \['age', 'size'\]"):
         effect.effect(table[["size", "age"]])
+
+
+def test_intervals_of_a_binary_treatment_are_those_of_contrasts():
+    """They had the bias of a curve in them: half as wide again."""
+    rng = np.random.default_rng(3)
+    z, u = rng.standard_normal((2, 300))
+    t = (z + u > 0).astype(float)
+    y = t + u + 0.3 * rng.standard_normal(300)
+    iv = km.econml.KernelIVEffect().fit(y, t, Z=z[:, None])
+    found = iv.model_.contrast(np.ones((1, 1)), np.zeros((1, 1)))
+    low, high = iv.effect_interval()
+    assert_allclose([low[0], high[0]], [found.low[0], found.high[0]], rtol=1e-8)

@@ -190,8 +190,8 @@ class KernelIVEffect(Saveable):
         return T, features
 
     def _interval(self, A: Array, alpha: float) -> Interval:
-        model = self.model_
-        return confidence_limits(A, model.coef_, model.covariance_, 1 - alpha, simultaneous=False)
+        about = self.model_.coef_, self.model_.contrast_covariance_
+        return confidence_limits(A, *about, 1 - alpha, simultaneous=False)
 
     # ------------------------------------------------------------ shapes
 

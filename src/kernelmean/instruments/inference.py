@@ -200,6 +200,13 @@ class StructuralInference:
         return self._fit.covariance if self._fit.band is None else self._fit.band
 
     @property
+    def contrast_covariance_(self) -> Array:
+        """Of `coef_`, for contrasts: of two values of X they are the slopes of a line."""
+        check_is_fitted(self)
+        X = self._fit.sample[0][:, : len(self._fit.roles.x)]
+        return self._mean_covariance if len(np.unique(X, axis=0)) == 2 else self._fit.covariance
+
+    @property
     def _mean_covariance(self) -> Array:
         """Of `coef_`, for averages of slopes."""
         return self._fit.covariance if self._fit.mean is None else self._fit.mean
@@ -295,10 +302,8 @@ class StructuralInference:
         """
         one, zero = self._coordinates(X1, C, "X1"), self._coordinates(X0, C, "X0")
         checks.check_lengths(one.shape[0], zero.shape[0], "X1", "X0")
-        X = self._fit.sample[0][:, : len(self._fit.roles.x)]
-        two = len(np.unique(X, axis=0)) == 2  # a curve through which is a line
-        covariance = self._mean_covariance if two else self._fit.covariance
-        return _estimate("contrast", one - zero, self._fit.coef, covariance, level)
+        about = self._fit.coef, self.contrast_covariance_, level
+        return _estimate("contrast", one - zero, *about)
 
     def first_stage(self) -> Strength:
         """How strong the instruments are: an F statistic for each endogenous regressor.
