@@ -738,3 +738,20 @@ def test_modes_are_at_the_scale_of_laws_and_not_of_all_y():
     assert_allclose(c.predict_quantile(new[:, None], 0.5), laws.carrying().quantile(0.5))
     few = km.ConditionalEmbedding().fit(x[:9, None], y[:9]).at(new[:, None])
     assert few.bandwidth is None
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_copies_say_once_how_sure_a_loss_is(paired):
+    """One standard error was that of twice as many rows: λ of a table stacked with itself .6."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, 80)
+    Phi = np.cos(np.outer(x, np.arange(12)))
+    Psi = np.c_[np.sin(2 * x) ** 2, np.cos(3 * x)] + 0.3 * rng.standard_normal((80, 2))
+    found = []
+    for times in (1, 2):
+        own, outcomes = np.tile(Phi, (times, 1)), np.tile(Psi, (times, 1))
+        grid = EigenGrid.of(own.T @ own / len(own))
+        copies = None if times == 1 else np.full(len(own), times)
+        loss = LeaveOneOut(own, outcomes, grid, copies=copies)
+        found.append(loss.best(one_se=True, paired=paired)[0])
+    assert_allclose(*found, rtol=1e-3)

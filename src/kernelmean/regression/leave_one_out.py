@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, Self
 
+import numpy as np
+
 from ..core import Array, Saveable, arrays, checks, solves
 from ..core.minimise import DECADES, heaviest_within, minimise_log10, standard_error
 from ..core.moments import canonical_order, evenly
@@ -169,7 +171,9 @@ class LeaveOneOut(Saveable):
         reg, least = minimise_log10(lambda r: loss(r * size), *DECADES, precision=precision)
         if one_se:
             few = self.thinned(coarse)
-            scale, at_best = (self.d.shape[0] / few.d.shape[0]) ** 0.5, few.rows(reg * size)
+            alike = 1.0 if self.copies is None else np.mean(arrays.to_numpy(self.copies))
+            scale = float(alike * self.d.shape[0] / few.d.shape[0]) ** 0.5  # copies say it once
+            at_best = few.rows(reg * size)
 
             def excess(r: float) -> float:
                 terms = PAIRED * (few.rows(r * size) - at_best) if paired else at_best
