@@ -105,9 +105,11 @@ def test_densities_on_the_page_integrate_to_one(tables):
 
 def test_few_values_are_told(tables):
     pairs = tables.assign(a=(tables["a"] > 0).astype(float))
-    found = Posteriors(Settings(["a", "b"], ["c", "d"]), pairs, pairs[["c", "d"]][:2])
+    found = Posteriors(Settings(["a", "b"], ["c", "d"]), pairs, pairs[["c", "d"]][:20])
     (note,) = found.few
     assert "`a` has only 2 values" in note
+    lead = " ".join(block.text for block in report(found, "").lead)
+    assert "No row has a below zero, yet intervals reach there" in lead
 
 
 @pytest.mark.parametrize("rule", [RuleName.importance, RuleName.squared])

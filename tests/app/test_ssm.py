@@ -16,6 +16,7 @@ from copies import altered
 import kernelmean as km
 from kernelmean.app.commands import ssm
 from kernelmean.app.commands.ssm import (
+    SAY,
     Forecasts,
     Settings,
     Trial,
@@ -30,7 +31,7 @@ from kernelmean.app.commands.ssm import (
 )
 from kernelmean.app.errors import noted
 from kernelmean.app.page import html
-from kernelmean.app.report import Code
+from kernelmean.app.report import Code, account
 from kernelmean.app.series import Rows
 
 ASKED = ("--columns", "level")
@@ -329,6 +330,12 @@ class TestTrial:
         assert seen == [(128, 32, [64, 64], [16, 16])]
         assert a.model.em.guard == 7.0
         assert ("Settings", "best of 1") in [pair[:2] for pair in facts(a)]
+
+
+def test_lines_of_the_fit_are_explained(plain):
+    told = {block.caption: block.rows for block in account(SAY, plain.model)}
+    lines = [*told["Latent states"], *told.get("Backbone", [])]
+    assert [name for name, _, meaning in lines if not meaning] == []
 
 
 def test_the_guard_is_named_where_there_is_one(plain):

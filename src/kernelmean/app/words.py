@@ -94,6 +94,13 @@ def left_out(rows: Any) -> list[str]:
     return [told] if gone else []
 
 
+def edges(known: Any, table: Any) -> list[str]:
+    """What to say of columns that are nowhere below zero, where their intervals in a table are."""
+    found = [c for c in known if known[c].min() >= 0 and (table[f"{c}_lower"] < 0).any()]
+    said = f"No row has {names(found)} below zero, yet intervals reach there: they know no edge"
+    return [f"{said}. Logarithms of positive numbers, logits of shares have none."] if found else []
+
+
 def minus(text: str) -> str:
     """A minus sign in place of each hyphen."""
     return text.replace("-", "−")

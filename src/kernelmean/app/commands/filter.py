@@ -204,6 +204,7 @@ def notes(a: Tracks) -> list[str]:
         *gaps,
         *strangers,
         *_errors_notes(a),
+        *words.edges(a.train.frame[a.settings.state], a.table),
     ]
 
 

@@ -228,12 +228,14 @@ def report(a: Posteriors, source: str, asked: Any = None) -> Report:
     """The answer; `asked` are rows that are read in blocks, to be answered about."""
     s, shown = a.settings, range(min(DRAWN, len(a.rows)))
     prior = "" if a.given is None else ", prior=samples"
+    notes = [*words.of_file(a.notes, a.rows.index), *a.few]
+    notes += words.edges(a.before[a.latent], a.table)
     return analysis(
         SAY,
         f"{names(a.latent)} given {names(s.observed)}",
         f"Kernel Bayes' rule · {source} · {words.amount(a.every):,} pairs",
         [headline(a, name) for name in a.latent[:CORNER]],
-        [*words.some_of(a.pairs, a.every), *words.of_file(a.notes, a.rows.index), *a.few],
+        [*words.some_of(a.pairs, a.every), *notes],
         {"The posteriors": [answers(a), *(corner(a, row) for row in shown)]},
         account(SAY, a.model.density_ or a.model, facts(a)),
         [SAY.code("code", rows=words.some_rows(s.observed), prior=prior, level=s.level)],

@@ -250,6 +250,7 @@ class Forecasts:
         said += [SAY("untried")] if self.trial is None else self.trial.notes(self.settings.level)
         counts = self.rows.frame.columns[(self.lower == self.least).any(axis=0)]
         said += [SAY("counts", names=names(counts))] if len(counts) else []
+        said += words.edges(self.rows.frame, self.table if self.ahead is None else self.forecasts)
         return [*self.caught, *said, *self.rows.few, *self.rows.partial(self.rows.frame.columns)]
 
 
