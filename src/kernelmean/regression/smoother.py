@@ -8,6 +8,7 @@ covariance of the coordinates; they sum to one. Without the intercept these are 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ..core import Array, Moments, Saveable, arrays, solves
 
@@ -50,6 +51,11 @@ class Smoother(Saveable):
         bare = cls(Phi[:0, ...], solves.EigenGrid.of(second), centre, every.n)
         return replace(bare, P=bare.rotated(Phi))
 
+    @cached_property
+    def _roots(self) -> dict[float, Array]:
+        """R with RᵀR = (C + λI)⁻¹, by λ."""
+        return {}
+
     @property
     def n(self) -> int:
         return int(self.P.shape[0]) if self.total is None else self.total
@@ -87,7 +93,11 @@ class Smoother(Saveable):
         """The same of any rows, from their coordinates."""
         if Phi.shape[0] < Phi.shape[1]:  # a factor would take longer
             return self.leverage(reg, self.rotated(Phi))
-        R = solves.triangle((self.grid.shrink(reg) ** 0.5)[:, None] * self.grid.vectors.T)
+        R = self._roots.get(reg)
+        if R is None:  # the last one is kept: a filter asks again at every step
+            R = solves.triangle((self.grid.shrink(reg) ** 0.5)[:, None] * self.grid.vectors.T)
+            self._roots.clear()
+            self._roots[reg] = R
         off = Phi if self.centre is None else Phi - self.centre
         half = solves.times_transposed(off, R, lower=False)
         return (arrays.namespace(Phi).sum(half * half, axis=1) + (self.centre is not None)) / self.n
