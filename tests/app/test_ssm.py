@@ -309,7 +309,7 @@ class TestTrial:
     def test_too_few_rows(self, table):
         a = found(table[["level"]].dropna()[:60])
         assert a.trial is None
-        assert "too few rows without gaps to hold some out" in " ".join(a.notes)
+        assert "too few rows without gaps to hold some out at the end" in " ".join(a.notes)
         assert headline(a) == ""
         page = html(report(a, "data.csv"))
         assert "How good the forecasts are" not in page
