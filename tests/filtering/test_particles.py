@@ -193,6 +193,18 @@ def test_a_table_of_laws_says_what_they_do(columns):
         assert_allclose(np.cov(mine.T), np.cov(theirs.T), rtol=0.25, atol=0.1)
 
 
+def test_no_table_is_wider_apart_than_laws_are_narrow():
+    """Humps would be lost between its nodes: such laws are formed for each particle."""
+    rng = np.random.default_rng(7)
+    Z = rng.normal(size=(150, 3))
+    E = rng.choice([-1.0, 1.0], size=(150, 2)) + 0.001 * rng.normal(size=(150, 2))
+    law = StateLaw(km.ConditionalDensity(location=False).fit(Z, E).fit_)
+    assert law.tabled(Z) is law
+    E = rng.choice([-1.0, 1.0], size=(150, 2)) + 0.2 * rng.normal(size=(150, 2))
+    law = StateLaw(km.ConditionalDensity(location=False).fit(Z, E).fit_)
+    assert isinstance(law.tabled(Z).density, Tabled)
+
+
 @pytest.mark.slow
 def test_particles_are_weighed_by_the_laws_of_the_states_nearest():
     """Errors that are far from normal: by a table nearly what the laws of all particles say."""

@@ -95,12 +95,12 @@ class StateLaw(Saveable):
         return replace(self, density=NormalErrors.of(arrays.to_numpy(density.points)))
 
     def tabled(self, states: np.ndarray) -> StateLaw:
-        """For many particles at a time; as it is, if normal or of too many columns for a table."""
+        """For many particles at a time; as it is, if normal or no table holds it."""
         density: Any = self.density
         if isinstance(density, NormalErrors) or density.points.shape[1] > len(CELLS_OF):
             return self
-        states = directed(states) if self.turning else states
-        return replace(self, density=Tabled(density, states), mean=None, size=None)
+        table = Tabled(density, directed(states) if self.turning else states)
+        return self if table.coarse else replace(self, density=table, mean=None, size=None)
 
     def narrowest(self, X: np.ndarray) -> float:
         """Standard deviation of the laws, in the direction and at the column where it is least.
@@ -236,6 +236,7 @@ class Tabled:
         cell, most = CELLS_OF[len(width)]
         some = np.minimum(np.ceil((high - low) / (cell * width)).astype(int) + 1, most)
         self.low, self.high, self.cell, self.shape = low, high, (high - low) / (some - 1), some
+        self.coarse = bool((self.cell > width).any())  # humps may be between nodes
         self.tree = cKDTree(states[evenly(len(states), TABLED)])
         laws = density.laws(self.tree.data)
         self.wide: Any = laws.wide
