@@ -739,3 +739,5 @@ def test_shortest_intervals_are_those_of_the_density():
     assert found.upper - found.lower < central.upper - central.lower
     with pytest.raises(ValueError, match="bandwidth is 0; shortest"):
         m.interval(0.8, 0.0, "shortest")
+    with pytest.raises(ValueError, match="bandwidth is 'wide'; it must be one of"):
+        m.interval(0.8, "wide", "shortest")

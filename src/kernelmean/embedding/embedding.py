@@ -444,9 +444,10 @@ class MeanEmbedding(Scored, WeightedPoints):
         Interval
             `lower` and `upper`, arrays of shape (d,) or (batch, d).
         """
-        none = isinstance(bandwidth, str) and self.bandwidth is None
-        width = None if none and kind == "shortest" else bandwidth
-        return Interval.between(self._like(ends(self._lines(width), level, kind)))
+        own = isinstance(bandwidth, str) and bandwidth == "own"
+        if own and kind == "shortest" and self.bandwidth is None:
+            bandwidth = None
+        return Interval.between(self._like(ends(self._lines(bandwidth), level, kind)))
 
     def region(self, level: float = 0.95, bandwidth=None) -> Array | list[Array]:
         """Highest-density region {y : p(y) ≥ c} of probability `level`, of a single column.
