@@ -218,7 +218,7 @@ def test_a_series_cut_where_rows_were_left_out_is_pointed_out(site, pieces, monk
     level = [1.0, np.nan, 2.0, np.nan, 3.0, 4.0] if pieces else np.arange(6.0)
     frame = pd.DataFrame({"level": level, "site": [*site]}, index=range(1, 7))
     settings = ssm.Settings(columns=["level"], sequence="site", drop_missing=True)
-    said = settings.read(Table(Path("walk.csv"), frame, frozenset())).backwards
+    said = settings.read(Table(Path("walk.csv"), frame, frozenset())).said
     assert len(said) == 2 * (pieces is not None)
     assert all(f"there are {pieces}," in text for text in said[1:])
 

@@ -50,9 +50,9 @@ class Rows:
         The same of the rows to come, of which nothing else is known.
     later : array of numbers or dates, optional
         Their times.
-    backwards : list of str
-        What to say of a column that seems to be the time, and goes back, or stands still, and of
-        sequences that end where a row was left out.
+    said : list of str
+        What to say of the rows: of a column that seems to be the time, and goes back, or stands
+        still, of rows left out, and of sequences that end there.
     form : str or None
         How dates are written in the file, and so in tables.
     """
@@ -65,7 +65,7 @@ class Rows:
     inputs: pd.DataFrame | None = None
     inputs_ahead: pd.DataFrame | None = None
     later: np.ndarray | None = None
-    backwards: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
     form: str | None = None
 
     @classmethod
@@ -81,11 +81,11 @@ class Rows:
             names = [str(v) for v in label[begins]]
         rows = cls(frame, np.diff(np.flatnonzero(begins), append=len(begins)).tolist(), names)
         if time is None:
-            return replace(rows, labels=(sequence, None), backwards=_backwards(table, rows))
+            return replace(rows, labels=(sequence, None), said=_backwards(table, rows))
         times = read_times(table, time, rows)
         form = form_of(table.frame[time].loc[frame.index], times)
         rows = replace(rows, times=times, form=form, labels=(sequence, time))
-        return replace(rows, backwards=_still(rows))
+        return replace(rows, said=_still(rows))
 
     def knowing(self, inputs: pd.DataFrame, steps: int) -> Self:
         """With the inputs of every row; those to come stand after each sequence, without more."""
@@ -177,8 +177,8 @@ class Rows:
         gone = self.frame[list(columns)].isna()
         some = int((gone.any(axis=1) & ~gone.all(axis=1)).sum())
         if not some or gone.any(axis=1).all():
-            return self.backwards
-        return [*self.backwards, SAY("some", some=some, n=len(gone), what=what, count=count)]
+            return self.said
+        return [*self.said, SAY("some", some=some, n=len(gone), what=what, count=count)]
 
 
 # ---------------------------------------------------------------- the file
@@ -238,12 +238,10 @@ class Settings(Ordered):
             frame = frame[frame.index.isin(inputs.index)]
             rows = Rows.of(frame, table, self.sequence, self.time).knowing(inputs, self.forecast)
         frame.attrs[words.LEFT_OUT] = len(table.frame) - len(frame)
-        rows = replace(rows, backwards=[*rows.backwards, *words.left_out(frame)])
         tables.check_sample(frame, "rows without gaps", rows.whole.sum())
         pieces = len(rows.lengths)
-        if pieces > max(len({*rows.names}), 1):
-            return replace(rows, backwards=[*rows.backwards, SAY("cut", pieces=pieces)])
-        return rows
+        cut = [SAY("cut", pieces=pieces)] if pieces > max(len({*rows.names}), 1) else []
+        return replace(rows, said=[*rows.said, *words.left_out(frame), *cut])
 
 
 def _changes(label: pd.Series, table: tables.Table, sequence: str) -> np.ndarray:

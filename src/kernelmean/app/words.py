@@ -154,15 +154,19 @@ def p_words(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
+def _shortened(told: list[str]) -> list[str]:
+    """The first of many, and how many more there are."""
+    more = len(told) - SHOWN
+    return [*told[:SHOWN], f"{more:,} more"] if more > 0 else told
+
+
 def names(columns: Sequence[Any], code: bool = False) -> str:
     """'a, b and c', set as code where asked for; of many not all.
 
     >>> names("ab", code=True), names("abcdefghijklmnop")
     ('`a` and `b`', 'a, b, c, d, e, f, g, h, i, j, k, l and 4 more')
     """
-    told = [f"`{c}`" if code else str(c) for c in columns] or [""]
-    more = [f"{len(told) - SHOWN:,} more"] if len(told) > SHOWN else []
-    *first, last = told[:SHOWN] + more
+    *first, last = _shortened([f"`{c}`" if code else str(c) for c in columns] or [""])
     return f"{', '.join(first)} and {last}" if first else last
 
 
@@ -178,9 +182,7 @@ def given(value: float) -> str:
 
 def values_words(values: Any) -> str:
     """'a = 1; b = 2.5', of a mapping or a row of a table."""
-    told = [f"{name} = {given(value)}" for name, value in values.items()]
-    more = [f"{len(told) - SHOWN:,} more"] if len(told) > SHOWN else []
-    return "; ".join(told[:SHOWN] + more)
+    return "; ".join(_shortened([f"{name} = {given(value)}" for name, value in values.items()]))
 
 
 def of_file(sentences: Iterable[str], index: Any) -> list[str]:

@@ -288,5 +288,5 @@ class TabledAt:
         """n draws of each, (m, n, d): nodes by inversion, then evenly in their cells."""
         u = rng.random((len(self.member), n)) * (1 - 1e-9) + 2.0 * self.member[:, None]
         node = np.searchsorted(self.of.upto, u, side="right") % len(self.of.nodes)
-        jitter = (rng.random((*u.shape, len(self.of.cell))) - 0.5) * self.of.cell
-        return self.of.wide.replace_some(self.of.grid[node] + jitter, rng)
+        place = self.of.nodes[node] + rng.random((*u.shape, len(self.of.cell))) - 0.5
+        return self.of.wide.replace_some(self.of.low + place * self.of.cell, rng)

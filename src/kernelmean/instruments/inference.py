@@ -302,8 +302,7 @@ class StructuralInference:
         """
         one, zero = self._coordinates(X1, C, "X1"), self._coordinates(X0, C, "X0")
         checks.check_lengths(one.shape[0], zero.shape[0], "X1", "X0")
-        about = self._fit.coef, self.contrast_covariance_, level
-        return _estimate("contrast", one - zero, *about)
+        return _estimate("contrast", one - zero, self._fit.coef, self.contrast_covariance_, level)
 
     def first_stage(self) -> Strength:
         """How strong the instruments are: an F statistic for each endogenous regressor.

@@ -166,8 +166,9 @@ class Equations:
             self._steady(learners)
         self.Phi, self.M, self.y, wholly = complete_rows(learners)
         self.basis = learners[0].basis_x
-        slopes, exogenous = slice(1, self.basis.polynomial.slopes), learners[0].part.shared
-        self.told = [j in dict(exogenous) for j, *_ in self.basis.polynomial.terms[slopes]]
+        slopes, exogenous = slice(1, self.basis.polynomial.slopes), dict(learners[0].part.shared)
+        terms = self.basis.polynomial.terms[slopes]
+        self.told = np.array([j in exogenous for j, *_ in terms], bool)
         moved = arrays.to_numpy(self.M[:, slopes])
         V, self.W = (
             arrays.to_numpy(self.Phi[:, slopes] - left[:, slopes]) for left in (self.M, wholly)
@@ -182,7 +183,7 @@ class Equations:
         """
         left = (self.W**2).mean(0)
         slopes = arrays.to_numpy(self.Phi)[:, 1 : 1 + len(left)]
-        own = (left > CONTROL) & ~np.array(self.told, bool)
+        own = (left > CONTROL) & ~self.told
         rest = (without(slopes[:, ~own], slopes[:, own].T) ** 2).mean(1)
         return self.m * np.max(rest / left[own] - 1.0, initial=0.0) if own.any() else np.inf
 

@@ -200,7 +200,7 @@ def notes(a: Tracks) -> list[str]:
     return [
         *a.caught,
         *words.left_out(a.train.frame),
-        *a.train.backwards,
+        *a.train.said,
         *gaps,
         *strangers,
         *_errors_notes(a),
