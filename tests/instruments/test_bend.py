@@ -88,8 +88,8 @@ def test_squares_are_tested_alone_beside_all_else():
 def test_squares_of_some_columns():
     rows = np.random.default_rng(0).normal(size=(50, 3))
     plain = Polynomial.of(rows, 1)
-    assert plain.with_degree(2).squares([0]) == [4]
-    assert plain.with_lines([0]).with_degree(2).squares([0]) == []
+    assert plain.with_degree(2).bends([0]) == [4]
+    assert plain.with_lines([0]).with_degree(2).bends([0]) == []
     two = Polynomial.of(np.column_stack([rows[:, 0] > 0, rows[:, 1]]).astype(float), 1)
-    assert two.with_degree(2).squares([0, 1]) == [4]
-    assert plain.with_degree(3).squares([0]) == plain.with_degree(1).squares([0]) == []
+    assert two.with_degree(2).bends([0, 1]) == [4]
+    assert plain.with_degree(3).bends([0]) == plain.with_degree(1).bends([0]) == []

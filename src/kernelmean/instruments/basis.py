@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, product
 
 import numpy as np
 
@@ -32,12 +33,12 @@ def few_values(column: np.ndarray) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Polynomial(Saveable):
-    """Columns [1, v, u, u², …]: what enters in a straight line, then powers, no interactions.
+    """Columns [1, v, u, u², …, products]: what enters in a straight line, powers, interactions.
 
     u are the standardised columns; v those of them that are `straight`, and indicators of every
     level but the first of `categories`. `powers` is 0 for no columns at all, 1 for the constant
-    and v, 2 for a plane, …. `few` are the columns of few values, and these; `lines` those
-    whose slopes no kernel tells of.
+    and v, 2 for a plane, …. Products are of slopes of the two columns of each pair of `crossed`.
+    `few` are the columns of few values, and these; `lines` those whose slopes no kernel tells of.
     """
 
     powers: int
@@ -47,6 +48,7 @@ class Polynomial(Saveable):
     categories: tuple[tuple[int, tuple[float, ...]], ...] = ()  # a column and its levels
     few: tuple[tuple[int, tuple[float, ...]], ...] = ()
     lines: tuple[int, ...] = ()
+    crossed: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, points, powers: int, straight=(), categories=()) -> Polynomial:
@@ -81,15 +83,18 @@ class Polynomial(Saveable):
     @property
     def slopes(self) -> int:
         """Number of columns before the squares."""
-        return min(self.width, self.with_degree(1).width)
+        return min(self.width, replace(self.with_degree(1), crossed=()).width)
 
     @property
     def terms(self) -> list[tuple]:
-        """What each column is made of, and its power or level."""
+        """What each column is made of, and its power or level; of products, two of these."""
         once: list[tuple] = [(j, 1) for j in self.straight]
         once += [(j, "is", level) for j, levels in self.categories for level in levels[1:]]
         powers = [(j, k) for k in range(1, self.powers) for j in self.bent]
-        return [(), *once, *powers] if self.powers else []
+        slopes = [*once, *powers[: len(self.bent)]]
+        sides = [[[t for t in slopes if t[0] == j] for j in pair] for pair in self.crossed]
+        products = chain.from_iterable(product(*pair) for pair in sides)
+        return [(), *once, *powers, *products] if self.powers else []
 
     def saying(self, term: tuple) -> np.ndarray:
         """Coefficients by which these columns are a term of another; zeros if they cannot be it.
@@ -104,10 +109,25 @@ class Polynomial(Saveable):
             found[[0, *own]] = values[0], *(values[1:] - values[0])
         return found
 
-    def squares(self, columns: Sequence[int]) -> list[int]:
-        """Numbers of squares of some columns, of three values and more, if no power is higher."""
-        terms = [(j, 2) for j in columns if len(dict(self.few).get(j, "many")) > 2]
-        return [k for k, term in enumerate(self.terms) if term in terms and self.powers == 3]
+    @property
+    def products(self) -> np.ndarray:
+        """Numbers of the two columns that each product is of, (2, products)."""
+        terms = self.terms
+        pairs = [[*map(terms.index, term)] for term in terms if term and term[0] in terms]
+        return np.array(pairs, int).reshape(-1, 2).T
+
+    def bends(self, columns: Sequence[int]) -> list[int]:
+        """Numbers of the last column's products; else of squares of columns of many values.
+
+        Of squares if no power is higher.
+        """
+        if self.crossed:
+            last, terms = self.crossed[-1][1], self.terms
+            return [
+                k for k, term in enumerate(terms) if k and term[0] in terms and term[1][0] == last
+            ]
+        squares = [(j, 2) for j in columns if len(dict(self.few).get(j, "many")) > 2]
+        return [k for k, term in enumerate(self.terms) if term in squares and self.powers == 3]
 
     @property
     def scales(self) -> np.ndarray:
@@ -133,6 +153,10 @@ class Polynomial(Saveable):
             alike = [nearest == k for k in range(1, len(levels))]
             columns.append(xp.astype(xp.concat(alike, axis=1), u.dtype))
         columns += [bent**k for k in range(1, self.powers)]
+        if self.crossed:
+            every = xp.concat(columns, axis=1)
+            one, other = (arrays.take(every, side, axis=1) for side in self.products)
+            columns = [every, one * other]
         return xp.concat(columns, axis=1)[:, : self.width]
 
     def derivative(self, points, column: int) -> Array:
@@ -143,6 +167,9 @@ class Polynomial(Saveable):
             match term:
                 case (j, int(k)) if j == column:
                     slopes[:, place] = k * u ** (k - 1) / self.spread[column]
+        if self.crossed:
+            (a, b), values = self.products, self(points)
+            slopes[:, -len(a) :] = slopes[:, a] * values[:, b] + values[:, a] * slopes[:, b]
         return slopes
 
     def check(self, points, names: Sequence[str]) -> None:

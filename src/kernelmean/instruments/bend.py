@@ -16,7 +16,7 @@ SQUARES = 50.0  # times the squared p-value of squares counts as that of curves
 
 
 def chance_of_squares(Phi: np.ndarray, M: np.ndarray, squares: list[int], y: np.ndarray) -> float:
-    """50p² of a plane beside squares of some of its columns; 1 without these.
+    """50p² of a plane beside squares of some of its columns, or products; 1 without these.
 
     It is a test in one direction a column, where few rows show a parabola, and as often small by
     chance as it says; that of curves is the least of many.

@@ -12,7 +12,7 @@ from ..core.minimise import mean_and_error
 from ..core.moments import evenly
 from ..regression.lengthscales import SCALE_DECADES
 from .basis import Basis
-from .judges import Judged
+from .judges import Judged, doubt
 from .second_stage import SecondStage
 
 SIZE_DECADES = 0.9  # a single lengthscale of regressors stays within 10**±0.9 of the median's
@@ -51,6 +51,11 @@ class StructuralDraft(Saveable):
         """Whether a kernel is used on a side."""
         return not self.bare and self.kernels[side] is not None
 
+    @property
+    def crossed(self) -> bool:
+        """Whether slopes of endogenous columns go with exogenous ones, in products."""
+        return bool(self.bases[0].polynomial.crossed)
+
     def straight(self, columns: int) -> bool:
         """Whether h is a line along each of the first so many columns."""
         plane = self.bare and self.trend == 1
@@ -87,7 +92,7 @@ class Tried:
     stage: SecondStage
     regs: np.ndarray
     judged: Judged
-    chance: float = 1.0  # p-value of a plane, by its curves
+    chance: float = 1.0  # p-value of a plane, by its curves; of no products, by these
 
     def at(self, points: np.ndarray, i: int) -> np.ndarray:
         """h at points, at the ξ of that number."""
@@ -113,7 +118,8 @@ class Choice:
         How far from it the candidates with a kernel are that do not explode, at the points,
         times the roots of their tempered posterior probabilities.
     plain : StructuralDraft, optional
-        A straight line that goes only a share `bent` of the way to the draft.
+        A straight line that goes only a share `bent` of the way to the draft: to one that bends, or
+        to one whose slope goes with exogenous columns.
     bent : float
     gain : pair of float, optional
         Share by which projected squared errors on rows left out are below those of two-stage least
@@ -129,11 +135,13 @@ class Choice:
         Of two-stage least squares with lines along the first `own` columns, the endogenous ones,
         the likeliest stands unless a judge objects. Only lines along these are taken where
         instruments are weak in the likeliest draft with a kernel, for no judge sees a shape then,
-        and where they have too `few` values for a bend.
+        and where they have too `few` values for a bend; these tell of slopes that go with exogenous
+        columns.
         """
         judged = Judged.together(one.judged for one in tried)
         owner = [(one, i) for one in tried for i in range(len(one.regs))]
-        straight = np.array([one.draft.straight(own) for one, _ in owner])
+        crossed = np.array([one.draft.crossed for one, _ in owner])
+        straight = np.array([one.draft.straight(own) for one, _ in owner]) & ~crossed
         lines = np.flatnonzero(straight & judged.bare).tolist()
         plain = max(lines, key=lambda k: judged.evidence[k], default=None)
         weights = judged.weights() * ~judged.bare
@@ -142,6 +150,11 @@ class Choice:
         weak, self.bent = likeliest.moved < MOVED, 1.0
         if (weak or few) and straight.any():
             best = judged.likeliest(np.flatnonzero(straight))
+            if best == plain and not weak:  # each in `crossed` but the last is surely better
+                *sure, last = plain, *np.flatnonzero(crossed).tolist()
+                share = doubt(owner[last][0].chance) if sure else 1.0
+                best, self.bent = (last, share) if share > 0.0 else (sure[-1], 1.0)
+                plain = sure[-1] if 0.0 < share < 1.0 else plain
         elif plain is None:
             best = judged.best()
         else:

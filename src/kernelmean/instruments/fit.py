@@ -22,11 +22,12 @@ from ..kernels import Linear
 from ..regression.lengthscales import RANK
 from ..regression.support import Support
 from .basis import Basis, Polynomial
-from .bend import chance_of_plane, chance_of_squares
+from .bend import SQUARES, chance_of_plane, chance_of_squares
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
 from .columns import Roles
 from .first_stage import embed
 from .groups import Group, Part, together
+from .judges import doubt
 from .search import ROWS, Side, seek_scales
 from .second_stage import XI, Equations, moment_test, regress, residual_sums, see_through
 
@@ -101,10 +102,15 @@ class StructuralFit(Saveable):
         """The other less 1 − share of its way from here, with covariances that are not less.
 
         It keeps what else is known of the other: λ, ξ, losses and the test of its specification.
+        Slopes that go with exogenous columns are there with the share as a probability.
         """
         names = "coef", "covariance", "band", "mean"
         pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
         between = {name: (1.0 - share) * a + share * b for name, (a, b) in pairs.items()}
+        if other.draft.crossed:
+            d = other.coef - self.coef
+            two = share * (1.0 - share) * d[:, None] * d[None, :]
+            between |= {name: between[name] + two for name in names[1:]}
         return replace(other, bent=share, **between)
 
 
@@ -130,6 +136,7 @@ class Plan:
         if len(makers) == len(self.trends) == 1:
             return self.finish(makers[0](), parts)
         tried = list(chain(*side_by_side(lambda make: self.judged(make()), makers, worth=0)))
+        tried += self.differing(tried)
         if all(one.draft.bare for one in tried):
             return self.finish(self.straight(1), parts)
         X = arrays.to_numpy(together(self.known, "X"))
@@ -161,11 +168,10 @@ class Plan:
         powers = POWERS[:most] if self.plainer else ()
         told = [power for power in powers if power == 1 or power * own <= self.told]
         beside = powers[1:] if self.roles.c else ()
-        lines = range(own), range(len(self.roles.z))
         return [
             *(partial(self.sized, size * x, smooth) for size in sizes),
             *(partial(self.straight, degree) for degree in told),
-            *(partial(self.straight, degree, lines) for degree in beside),
+            *(partial(self.straight, degree, self.own) for degree in beside),
         ]
 
     @cached_property
@@ -183,6 +189,11 @@ class Plan:
         """Columns of the regressors that are columns of the instruments, too."""
         x, z = (side.plain for side in self.sides)
         return [(i, j) for i, j in self.few[0].shared if i in x.bent and j in z.bent]
+
+    @property
+    def own(self) -> Pair:
+        """Numbers of the endogenous columns, and of the instruments that are not exogenous ones."""
+        return range(len(self.roles.x)), range(len(self.roles.z))
 
     @cached_property
     def told(self) -> int:
@@ -205,6 +216,34 @@ class Plan:
         balanced = self.sides[0].reg is None
         fit, *line = (replace(fit, **choice.widened(fit, balanced)) for fit in fits)
         return line[0].towards(fit, choice.bent) if line else fit
+
+    def differing(self, tried: list[Tried]) -> list[Tried]:
+        """Least squares with slopes that go with exogenous columns, one more while rows are sure.
+
+        Where lines are all that treatments of two values have, or instruments of few values tell.
+        """
+        own, each = len(self.roles.x), self.sides[0].plain.few
+        two = [j for j, values in each if j < own and len(values) < 3]
+        lines = [one for one in tried if one.draft.bare and one.draft.straight(own)]
+        if not lines or (self.told > own and len(two) < own):
+            return []
+        degree = max(lines, key=lambda one: one.judged.evidence[0]).draft.trend or 1
+        spare = len(self.rows[0]) // ROWS_PER_COLUMN - degree * max(s.shape[1] for s in self.rows)
+        found: list[Tried] = []
+        crossed: list[int] = []
+        left = [*range(len(self.roles.c))]
+        while left and own * (len(crossed) + 1) <= spare:
+
+            def beside(k: int, some: Sequence[int] = tuple(crossed)) -> Tried:
+                return self.judged(self.straight(degree, self.own, (*some, k)))[0]
+
+            more = side_by_side(beside, left, worth=0)
+            k = min(range(len(left)), key=lambda k: more[k].chance)
+            found.append(replace(more[k], chance=len(left) ** 2 * more[k].chance))
+            if doubt(found[-1].chance) < 1.0:
+                break
+            crossed.append(left.pop(k))
+        return found
 
     @stage("sizes and trends")
     def judged(self, draft: StructuralDraft) -> list[Tried]:
@@ -234,7 +273,11 @@ class Plan:
             regs = every if given is None else np.array([given])
             judged = loss.judged(regs, draft.bare, searched)
             if draft.bare:
-                chance = chance_of_squares(own.Phi, own.M, polynomial.squares(own_x), own.y)
+                bends = polynomial.bends(own_x)
+                chance = chance_of_squares(own.Phi, own.M, bends, own.y)
+                if draft.crossed:
+                    e = own.y - own.Phi @ arrays.to_numpy(stage.start)
+                    chance = max(chance, SQUARES * stage.wald(bends, e) ** 2)
             elif trend:  # whatever ξ is given
                 plane = own.Phi[:, :keep], own.M[:, :keep]
                 chance = chance_of_plane(plane, loss.MR, own.y, every)
@@ -261,10 +304,20 @@ class Plan:
         polynomial = replace(own.polynomial, lines=(*own.polynomial.lines, *ends))
         return self.draft(trend, (x, finer), (replace(own, polynomial=polynomial), basis))
 
-    def straight(self, degree: int, lines: Sequence[Sequence[int]] = ((), ())) -> StructuralDraft:
-        """Powers of the columns alone on either side, of some no more than lines: least squares."""
-        pairs = zip(self.sides, lines, strict=True)
-        plain = [side.plain.with_lines(some) for side, some in pairs]
+    def straight(
+        self, degree: int, lines: Pair = ((), ()), crossed: Sequence[int] = ()
+    ) -> StructuralDraft:
+        """Powers of the columns alone on either side, of some no more than lines: least squares.
+
+        Slopes along the first columns may go with some of the exogenous ones.
+        """
+        plain = [
+            replace(
+                side.plain.with_lines(some),
+                crossed=tuple((i, len(first) + k) for k in crossed for i in first),
+            )
+            for side, some, first in zip(self.sides, lines, self.own, strict=True)
+        ]
         fitted = (Bare().fit(points, "linear") for points in self.points)
         x, z = map(Basis, (p.with_degree(degree) for p in plain), fitted)
         return self.draft(degree, tuple(side.plain.scales for side in self.sides), (x, z))
@@ -397,10 +450,11 @@ def joint(several: list[Polynomial]) -> Polynomial:
     """The first of these, or of all their powers and categories, that say what each does."""
     terms = {term for one in several for term in one.terms}
     apart = max((one.categories for one in several), key=len)
-    lines = set.intersection(*({*one.straight} for one in several)) - {*dict(apart)}
+    lines = sorted(set.intersection(*({*one.straight} for one in several)) - {*dict(apart)})
     powers = max(one.powers for one in several)
+    crossed = max((one.crossed for one in several), key=len)
     widest = max(several, key=lambda one: len(one.bent))
-    every = replace(widest, powers=powers, straight=tuple(sorted(lines)), categories=apart)
+    every = replace(widest, straight=tuple(lines), categories=apart, powers=powers, crossed=crossed)
     return next(one for one in (*several, every) if all(one.saying(t).any() for t in terms))
 
 

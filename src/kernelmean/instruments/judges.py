@@ -95,5 +95,10 @@ class Judged:
         """What bends, and how far they send a straight line towards it; or the line, as it is."""
         wide = self.admissible(BEHIND * TEMPER)
         others = wide[self.controlled[wide] < self.controlled[plain]]
-        share = (-float(np.log10(max(chance, np.finfo(float).tiny))) - DOUBT) / (SURE - DOUBT)
+        share = doubt(chance)
         return (self.best(others), share) if len(others) and share > 0 else (plain, 1.0)
+
+
+def doubt(chance: float) -> float:
+    """How far a test of that p-value sends what is simple: 0 and less not at all, 1 all the way."""
+    return (-float(np.log10(max(chance, np.finfo(float).tiny))) - DOUBT) / (SURE - DOUBT)

@@ -7,6 +7,7 @@ from copy import copy
 from functools import partial, reduce
 
 import numpy as np
+from scipy.stats import chi2
 
 from ..core import Array, Moments, arrays, solves
 from ..core.minimise import SEARCH_ROWS
@@ -75,6 +76,15 @@ class SecondStage:
         df = float(self.grid.values @ self.grid.shrink(reg))
         pull = reg * self.inverse_at(reg)[:, self.trends :]
         return CAUTION * float(own @ own) / max(df, 1.0) * (pull @ pull.T)
+
+    def wald(self, columns: list[int], e: np.ndarray) -> float:
+        """p-value of no coefficients of some columns of least squares with residuals e.
+
+        Where instruments hardly move these columns it is large, whatever a test without them says.
+        """
+        b, V = arrays.to_numpy(self.start), arrays.to_numpy(self.inverse) * np.mean(e**2) / self.m
+        own = b[columns] @ np.linalg.solve(V[np.ix_(columns, columns)], b[columns])
+        return float(chi2.sf(own, len(columns)))
 
     def evidence(self, regs: np.ndarray) -> np.ndarray:
         """log p(y | Z) for h ~ N(0, σ²/(mξ) k), slopes of variance σ², any constant, the best σ².

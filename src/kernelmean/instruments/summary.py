@@ -63,8 +63,12 @@ def _kernels(fit: StructuralFit) -> list[Block]:
     own, k = len(fit.roles.x), len(np.unique(Z, axis=0))
     if fit.draft.straight(own) and k - 1 <= own:
         one = ", of one slope whatever the exogenous are" if fit.roles.c else ""
-        text = f"{k}: h is a line in {', '.join(fit.roles.x)}{one}"
+        text = f"{k}: h is a line in {', '.join(fit.roles.x)}{one * (not fit.draft.crossed)}"
         of_x.append(Line("values of the instruments", k, text))
+    if fit.draft.crossed:
+        those = {fit.roles.regressors[j]: None for _, j in fit.basis.polynomial.crossed}
+        text = f"of {', '.join(fit.roles.x)} go with {', '.join(those)}"
+        of_x.append(Line("slopes", fit.draft.trend, text))
     if fit.bent < 1.0:
         text = f"{fit.bent:.2g} of the way from two-stage least squares to what bends"
         of_x.append(Line("share of the bend", fit.bent, text))
@@ -124,7 +128,7 @@ def _against_a_line(fit: StructuralFit) -> list[Line]:
         return []
     gain, error = fit.gain
     share = f"{100 * gain:.2g}% ± {100 * error:.2g}% of the squared error on rows left out"
-    if fit.draft.bare and fit.draft.trend == 1:
+    if fit.draft.bare and fit.draft.trend == 1 and not fit.draft.crossed:
         text = "2SLS: nothing else is clearly better"
     elif gain > 2 * error:
         text = f"better than 2SLS by {share}"

@@ -294,7 +294,8 @@ class Analysis:
         rows = pd.DataFrame([self.medians] * len(values)).assign(**{along: values})
         m = self.model
         low, high = (m.basis_x_.transform(rows.assign(**{column: e}).to_numpy()) for e in ends)
-        return inference.confidence_limits(high - low, m.coef_, m.covariance_, self.level, True)
+        about = m.coef_, m.contrast_covariance_, self.level, True
+        return inference.confidence_limits(high - low, *about)
 
     def display(self, column: str) -> StructuralCurveDisplay:
         """The curve between the 2.5% and 97.5% quantiles of the column, in the units of y."""
