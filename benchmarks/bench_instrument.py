@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import product
 
 import numpy as np
 from _harness import Measured, Table, arguments, measure, ratio, rmse
@@ -444,6 +445,80 @@ def treatments(draws: int, first: int = 5000) -> None:
             told(table, f"{instrument}, {controls}", found, 1.0)
 
 
+# ---------------------------------------------------------------- effects that differ
+def taking(z, pull, rng) -> np.ndarray:
+    """Whether a treatment is taken: those who are offered it, or gain by what is not seen."""
+    return (z + pull + 0.5 * rng.normal(size=len(z)) > 0).astype(float)
+
+
+def trial(design: str, s: float, n: int, seed: int) -> tuple:
+    """X, y, Z, C and the effect of X, 1 + s times something of C, as a function of C."""
+    rng = np.random.default_rng(seed)
+    C, u, z = rng.normal(size=(n, 1)), rng.normal(size=n), (rng.random(n) < 0.5).astype(float)
+    e, what = 0.7 * u + 0.7 * rng.normal(size=n), lambda C: C[:, 0]
+    if design == "three":
+        C = np.column_stack([rng.normal(size=(n, 2)), rng.random(n) < 0.4])
+        x, base = taking(1.6 * z - 0.8, 0.5 * C[:, 0] + 0.8 * u, rng), C @ [1, 0.5, -1.0]
+        what = lambda C: 2 * C[:, 2] - 0.8  # noqa: E731
+    elif design == "dose":
+        x, base = z + 0.7 * u + 0.5 * rng.normal(size=n), 0.5 * C[:, 0]
+    elif design == "skew":
+        C = rng.exponential(size=(n, 1)) - 1
+        z = (rng.random(n) < 1 / (1 + np.exp(-C[:, 0]))).astype(float)
+        x, base = taking(1.6 * z - 0.8, 0.8 * u, rng), C[:, 0]
+    elif design == "two instruments":
+        z = (rng.random((n, 2)) < 0.5).astype(float)
+        x, base = taking(1.2 * z.sum(1) - 1.2, 0.8 * u, rng), C[:, 0]
+    elif design == "normal instrument":
+        z = rng.normal(size=n)
+        x, base = taking(z, 0.8 * u, rng), C[:, 0]
+    else:
+        x, base = taking(1.6 * z - 0.8, 0.8 * u, rng), C[:, 0]
+        base = np.sin(2 * base) if design == "sine" else base
+        what = (lambda C: C[:, 0] ** 2 - 1) if design == "bent effect" else what
+
+    def effect(C):
+        return 1 + s * what(C)
+
+    return x[:, None], effect(C) * x + base + e, z.reshape(n, -1), C, effect
+
+
+EFFECTS = {"line": 0.5, "sine": 0.5, "three": 0.5, "dose": 0.3, "skew": 0.5, "bent effect": 0.3}
+EFFECTS |= {"two instruments": 0.5, "normal instrument": 0.5}
+
+
+def effects(draws: int, first: int = 5000) -> None:
+    """Effects at the rows beside the slope of two-stage least squares; limits at three quantiles.
+
+    `differ` is the share of fits whose slopes go with C; the first rows of each design have s = 0.
+    """
+    from kernelmean.comparators import TwoStageLeastSquares
+
+    columns = "ours", "2SLS", "low", "middle", "high", "mean", "differ"
+    table = Table(
+        f"errors of effects, {draws} draws; what 95% limits hold", *("design", "s", "n"), *columns
+    )
+    for design, strength in EFFECTS.items():
+        for s, n in product((0.0, strength), (100, 400, 1000)):
+            found = []
+            for seed in range(first, first + draws):
+                X, y, Z, C, effect = trial(design, s, n, seed)
+                model = km.KernelIV().fit(X, y, Z, C)
+                one, zero = np.ones((n, 1)), np.zeros((n, 1))
+                own = model.contrast(one, zero, C).value
+                two = TwoStageLeastSquares().fit(np.hstack([X, C]), y, np.hstack([Z, C]))
+                line = np.diff(two.predict(np.eye(2, 1 + C.shape[1], -1)))[0]
+                at = np.quantile(C, [0.16, 0.5, 0.84], axis=0)
+                limits, truth = model.contrast(one[:3], zero[:3], at), effect(at)
+                mean = model.average_derivative(column=0)
+                holds = (limits.low <= truth) & (truth <= limits.high)
+                off = np.mean((own - effect(C)) ** 2), np.mean((line - effect(C)) ** 2)
+                all_of_it = mean.low <= effect(C).mean() <= mean.high
+                differ = bool(model.basis_x_.polynomial.crossed)
+                found.append([*off, *holds, all_of_it, differ])
+            table.row(design, s, n, *map(float, np.mean(found, axis=0)))
+
+
 # ---------------------------------------------------------------- few rows
 FEW_COLUMNS = "ours", "2SLS", "ratio", "mean", "mean"
 FEW = (12, 0), (12, 3), (20, 4), (30, 4), (45, 5), (18, 1), (25, 2)  # rows and controls
@@ -520,10 +595,12 @@ if __name__ == "__main__":
         bands(draws=1)
         slopes(draws=1)
         few_rows(draws=1)
+        effects(draws=1)
     else:
         peers([300, 2000], draws=20)
         straight([300, 2000], draws=20)
         bands(draws=40)
         slopes(draws=20)
+        effects(draws=20)
         compare("sigmoid", [1_000, 5_000, 20_000, 100_000, 1_000_000], dense_up_to=5_000)
         compare("demand", [1_000, 5_000, 20_000], dense_up_to=1_000, repeats=1)
