@@ -448,6 +448,19 @@ def test_help_shows_brackets_and_every_kernel(run):
     assert "periodic" in said
 
 
+def test_the_robust_slope_is_of_the_level_asked_for(run, market):
+    weak = market.assign(storm=np.random.default_rng(1).normal(size=len(market)))
+    weak.to_csv("weak.csv", index=False)
+    shown = run("iv", "weak.csv", *MARKET, "--split", "0.5", "--level", "0.8")
+    told = str(km.load("kernelmean-iv/model.km").anderson_rubin(level=0.8)).replace("-", "−")
+    page = Path("kernelmean-iv/report.html").read_text()
+    assert told.startswith("80% ")
+    assert told in shown.stdout
+    assert told in page
+    assert "95% [" not in page
+    assert "model.summary(level=0.8)" in page
+
+
 def test_weak_instruments_are_pointed_out(market):
     rng = np.random.default_rng(5)
     weak = fitted(market.assign(storm=rng.normal(size=len(market))), **HALVES)

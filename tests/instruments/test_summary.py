@@ -99,6 +99,18 @@ def test_weak_instruments_are_named(market):
     assert "yes: F below 10" in km.KernelIV(split=0.5).fit(*parts).summary()
 
 
+def test_limits_are_of_the_level_asked_for(market):
+    noise = np.random.default_rng(46).normal(size=(90, 1))
+    weak = market[["wave"]] + noise
+    iv = km.KernelIV(split=0.5).fit(market[["price"]], market["quantity"], weak)
+    told = iv.summary(level=0.8).table["value"]["Instruments"]["slope of a line, robust"]
+    assert told == iv.anderson_rubin(level=0.8).intervals != iv.anderson_rubin().intervals
+    assert iv.summary(level=0.8).count("80% [") == 2  # and of the average derivative
+    assert iv.summary().count("95% [") == 2
+    with pytest.raises(ValueError, match="level"):
+        iv.summary(level=95)
+
+
 def test_two_samples_have_no_test_of_endogeneity(market):
     X, y = market[["price"]].astype(float), market["quantity"].copy()
     X.iloc[:45], y.iloc[45:] = np.nan, np.nan

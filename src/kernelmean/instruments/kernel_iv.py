@@ -279,10 +279,10 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         checks.refuse_far(X, "X")
         return float(r2_score(y, self.fit_(self.regressors(X, C)), sample_weight=sample_weight))
 
-    def summary(self) -> Summary:
-        """An account of the fit: a text, which shows as a table in a notebook."""
+    def summary(self, *, level=0.95) -> Summary:
+        """An account of the fit, limits at `level`: a text, which shows as a table in a notebook."""
         check_is_fitted(self)
-        return account(self, self._fit)
+        return account(self, self._fit, level)
 
     def plot(self, X=None, y=None, *, ax=None, **options) -> Any:
         """Deprecated: `display.StructuralCurveDisplay.from_estimator(…).plot(ax)`.

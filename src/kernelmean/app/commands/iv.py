@@ -598,7 +598,8 @@ def report(a: Analysis, source: str, rows: Any = None) -> Report:
 def _numbers(a: Analysis) -> list[Numbers]:
     """The fit in numbers, but for the lines on single columns: their slopes are by the curve."""
     found = SAY("searched" if a.settings.searched else "medial")
-    told = account(SAY, a.model, facts(a), found=found)
+    said = partial(a.model.summary, level=a.level)
+    told = account(SAY, said, facts(a), found=found)
     return [block for block in told if [name for name, *_ in block.rows] != list(a.effects)]
 
 
