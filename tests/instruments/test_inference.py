@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import f, f_oneway, norm
 
 import kernelmean as km
+from kernelmean.instruments.basis import Basis, Polynomial
 from kernelmean.instruments.inference import endogeneity
 from kernelmean.instruments.second_stage import SecondStage
 
@@ -271,8 +272,10 @@ class TestEndogeneity:
 
     def test_the_distance_is_zero_without_residuals(self):
         rng = np.random.default_rng(40)
-        Phi = np.hstack([np.ones((60, 1)), rng.standard_normal((60, 2))])
-        found = endogeneity(Phi, Phi + 0.1, Phi @ [1.0, 0.0, 0.0], 1, 0.1)
+        X = rng.standard_normal((60, 2))
+        basis = Basis(Polynomial.of(X, 1), km.Nystroem().fit(X, km.Linear()))
+        Phi = basis.transform(X)
+        found = endogeneity(basis, Phi, Phi + 0.1, np.ones(60), 0.1)
         assert found.distance == pytest.approx(0.0, abs=1e-9)
 
 

@@ -400,7 +400,7 @@ class StructuralInference:
         group = Group(rows, *fit.draft.bases)
         group.stage, *_ = jackknife_stage([group], fit.regs[0], fit.reg_lines)
         Phi, _, y, M = map(arrays.to_numpy, group.few(rows.n))
-        return endogeneity(Phi, M, y, fit.basis.trends, fit.regs[1])
+        return endogeneity(fit.basis, Phi, M, y, fit.regs[1])
 
     def _coordinates(self, X, C, name: str = "X") -> Array:
         points = self.regressors(X, C, name=name)
@@ -441,14 +441,15 @@ def _not_above_zero(form: np.ndarray) -> tuple[tuple[float, float], ...]:
     return ((low, high),) if a > 0 else ((-np.inf, low), (high, np.inf))
 
 
-def endogeneity(Phi, M, y, trends: int, xi: float) -> Endogeneity:
+def endogeneity(basis: Basis, Phi, M, y, xi: float) -> Endogeneity:
     """The test of `KernelIV.endogeneity_test`, from rows in coordinates and their embeddings."""
-    n = len(y)
+    n, held = len(y), basis.held(Phi)
     second = Phi.T @ Phi / n
-    regression, reg = plain_regression(Phi, y, trends)
+    regression, reg = plain_regression(basis, Phi, y)
     residual = y - Phi @ regression.coefficients(reg)
-    A_inv = SecondStage(M.T @ M / n, M.T @ residual / n, trends, n).inverse_at(xi)
-    d = A_inv @ (M.T @ residual) / n
+    target = M.T @ residual / n
+    A_inv = SecondStage(M.T @ M / n, target, basis.trends, n, held=held).inverse_at(xi)
+    d = A_inv @ target
     # d is linear in y: what row i of it does, given that the regression sees the row too
     pulled = M - Phi @ (regression.inverse_at(reg) @ (Phi.T @ M) / n)
     scores = (pulled * residual[:, None]) @ A_inv / n
@@ -457,10 +458,10 @@ def endogeneity(Phi, M, y, trends: int, xi: float) -> Endogeneity:
     return Endogeneity(statistic**0.5, float(weighted_chi2(statistic, np.trace(V), (V * V).sum())))
 
 
-def plain_regression(Phi, y, trends: int) -> tuple[SecondStage, float]:
+def plain_regression(basis: Basis, Phi, y) -> tuple[SecondStage, float]:
     """Ridge regression of y on the coordinates, and its λ, of least leave-one-out loss."""
-    n = Phi.shape[0]
-    stage = SecondStage(Phi.T @ Phi / n, Phi.T @ y / n, trends, n)
+    n, held = Phi.shape[0], basis.held(Phi)
+    stage = SecondStage(Phi.T @ Phi / n, Phi.T @ y / n, basis.trends, n, held=held)
     loss = CausalLeaveOneOut(stage, Phi, Phi, y)  # with M = Φ nothing is instrumented
     return stage, minimise_log10(loss, *DECADES, size=stage.size)[0]
 
@@ -468,7 +469,7 @@ def plain_regression(Phi, y, trends: int) -> tuple[SecondStage, float]:
 def ridge_coefficients(basis: Basis, X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Kernel ridge of y in the coordinates of a structural function, from evenly spaced rows."""
     rows = evenly(len(X), SEARCH_ROWS)
-    stage, reg = plain_regression(arrays.to_numpy(basis.transform(X[rows])), y[rows], basis.trends)
+    stage, reg = plain_regression(basis, arrays.to_numpy(basis.transform(X[rows])), y[rows])
     return stage.coefficients(reg)
 
 
