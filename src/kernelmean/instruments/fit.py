@@ -28,7 +28,7 @@ from .columns import Roles
 from .first_stage import embed
 from .groups import Group, Part, together
 from .search import ROWS, Side, seek_scales
-from .second_stage import XI, Equations, moment_test, regress, residual_sums, see_through
+from .second_stage import XI, Equations, moment_test, noise_of, regress, residual_sums, see_through
 
 FINE = Nystroem(tol=1e-8, max_rank=600)  # where lengthscales are tuned: more changed no curve
 MISSED = 1e-3  # of the trace, of which is told
@@ -361,10 +361,10 @@ class Plan:
         stage, xi, loss_2 = regress(groups, *how)
         if far := [group for group in groups if group.n > group.looked_at.n]:
             for group in far:
-                see_through(group, stage.coefficients(xi), n, stage.m)
+                see_through(group, stage.coefficients(xi), n, stage.m, noise_of(groups))
             stage, xi, loss_2 = regress(groups, *how)
         coef = stage.coefficients(xi)
-        omega, moments = residual_sums(groups, coef, n, stage.m)
+        omega, moments = residual_sums(groups, coef, n, stage.m, stage.inverse_at(xi))
         chosen = choice is not None and self.sides[0].reg is None
         bias = 0.0 if chosen else stage.bias_spread(xi, coef)
         covariance = stage.covariance(xi, omega) + bias
