@@ -12,7 +12,7 @@ from scipy.stats import f, f_oneway, norm
 
 import kernelmean as km
 from kernelmean.instruments.basis import Basis, Polynomial
-from kernelmean.instruments.inference import endogeneity
+from kernelmean.instruments.inference import endogeneity, robust_f
 from kernelmean.instruments.second_stage import SecondStage
 
 GRID = np.linspace(-1.5, 1.5, 7)[:, None]
@@ -238,6 +238,43 @@ class TestWeakInstruments:
         )
         expected = f_oneway(*(p[z == k] for k in range(3))).statistic
         assert iv.first_stage().f[0] == pytest.approx(expected, rel=1e-3)
+
+    @pytest.mark.parametrize("split", ["loo", 0.5])
+    def test_that_of_a_line_is_the_robust_one_of_linearmodels(self, split):
+        IV2SLS = pytest.importorskip("linearmodels.iv").IV2SLS
+        rng = np.random.default_rng(1)
+        Z, C, e = rng.normal(size=(300, 2)), rng.normal(size=(300, 1)), rng.normal(size=300)
+        x = 0.2 * Z[:, 0] + C[:, 0] + (1 + abs(Z[:, 1])) * e
+        y = x + e + rng.normal(size=300)
+        theirs = IV2SLS(y, np.column_stack([np.ones(300), C]), x, Z).fit(cov_type="robust")
+        wald = theirs.first_stage.diagnostics["f.stat"].iloc[0]
+        ours = km.KernelIV(split=split).fit(x[:, None], y, Z, C).first_stage()
+        assert ours.linear[0] == pytest.approx(wald / 2)
+        assert f"of a line {wald / 2:.1f}" in str(ours)
+
+    def test_a_line_is_counted_by_rank(self):
+        rng = np.random.default_rng(1)
+        Z, C, x = rng.normal(size=(80, 2)), rng.normal(size=(80, 1)), rng.normal(size=80)
+        base = np.column_stack([np.ones(80), C])
+        x += Z[:, 0]
+        plain = robust_f(base, Z, x)
+        twice = np.column_stack([Z, 1e6 + Z[:, :1], np.zeros(80), 2 * C])
+        assert robust_f(base, twice, x) == pytest.approx(plain, rel=1e-6)
+        assert robust_f(base, C, x) == 0.0  # the instrument repeats an exogenous column
+        assert robust_f(base[:4], Z[:4], x[:4]) == 0.0  # as many rows as coefficients
+        assert robust_f(base, Z, Z @ [1.0, 2.0]) > 1e6
+
+    @pytest.mark.slow
+    def test_a_line_that_is_strong_is_not_called_weak(self):
+        """Curves that the instruments do not draw take degrees of freedom."""
+        rng = np.random.default_rng(45)
+        Z, e = rng.uniform(size=(120, 6)), rng.normal(size=120)
+        x = 6 * Z[:, 0] + 2 * e
+        iv = km.KernelIV(split=0.5, reg_stage1=1e-4).fit(x[:, None], x + e, Z)
+        strength = iv.first_stage()
+        assert strength.f[0] < 10 < strength.linear[0]
+        assert not strength.weak
+        assert replace(strength, linear=None).weak  # as of a file from before
 
     def test_what_c_explains_does_not_count(self):
         """The instrument is C with noise: strong by itself, nothing beyond C."""

@@ -25,6 +25,7 @@ DRAWS = 2000  # of the multiplier bootstrap
 WEAK = 10.0  # F below which an instrument is called weak (Staiger and Stock 1997)
 CARRIED = 10.0  # rows that have to carry it
 ROUNDING = 1e-12  # of squared slopes
+ALIKE = 1e-7  # of a deviation: what is left of an instrument that others tell
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,9 @@ class Strength(Saveable):
         How many rows carry that, (Σm²)²/Σm⁴ of what the instruments move each row by: n where all
         are moved as far, n/3 where normally, 3 where an indicator of three rows does it. F says
         nothing of so few, robust or not: neither they nor their noise average out.
+    linear : array of shape (d_x,)
+        F of a straight line in Z beside C, robust to unequal variances: Wald's statistic by the
+        number of instruments (linearmodels reports the statistic itself).
     """
 
     names: list[str]
@@ -85,11 +89,17 @@ class Strength(Saveable):
     f: np.ndarray
     df: np.ndarray
     rows: np.ndarray | None = None
+    linear: np.ndarray | None = None
+
+    @property
+    def larger(self) -> np.ndarray:
+        """The larger F of each regressor: that of curves is spread over degrees of freedom."""
+        return self.f if self.linear is None else np.maximum(self.f, self.linear)
 
     @property
     def weak(self) -> bool:
-        """Whether some F is below 10."""
-        return bool((self.f < WEAK).any())
+        """Whether for some regressor both F are below 10."""
+        return bool((self.larger < WEAK).any())
 
     @property
     def carried(self) -> list[str]:
@@ -100,6 +110,8 @@ class Strength(Saveable):
     def __str__(self) -> str:
         rows = zip(self.names, self.partial_r2, self.f, self.df, self.carried, strict=True)
         words = [f"{n}: partial R² {r:.3f}, F {f:.1f} on {d:.1f} df{c}" for n, r, f, d, c in rows]
+        if self.linear is not None:
+            words = [f"{w}, of a line {f:.1f}" for w, f in zip(words, self.linear, strict=True)]
         return "; ".join(words) + (" (weak: below 10)" if self.weak else "")
 
 
@@ -309,8 +321,9 @@ class StructuralInference:
 
         F = ((SSE₀ − SSE)/(df − df₀))/(SSE/(n − df)), ridge regressions of x_j on the instruments'
         coordinates with λ, df = tr(2H − H²); subscript 0 has Z frozen at its mean, so that C alone
-        explains. At least one degree of freedom is counted. Below 10, the estimate is biased and
-        its confidence limits can be far too narrow (Staiger and Stock 1997). It looks at
+        explains. At least one degree of freedom is counted. `linear` is that of a regression on the
+        instruments as they are. Where both are below 10, the estimate is biased and its confidence
+        limits can be far too narrow (Staiger and Stock 1997). They look at
         the linear movement of X: a structural function that bends asks for more.
         """
         check_is_fitted(self)
@@ -329,7 +342,9 @@ class StructuralInference:
         f = gain * (n / len(X)) / extra / np.maximum(per_row, np.finfo(float).tiny)
         rows = rows_of(rest0 - rest) * n / len(X)
         share = gain / np.maximum(sse0, np.finfo(float).tiny)
-        return Strength(list(fit.roles.x), share, f, np.full(d, extra), rows)
+        beside = np.column_stack([np.ones(len(X)), X[:, d:]])
+        line = np.array([robust_f(beside, Z[:, own], x) for x in targets.T]) * n / len(X)
+        return Strength(list(fit.roles.x), share, f, np.full(d, extra), rows, line)
 
     @property
     def params(self):
@@ -426,6 +441,20 @@ def unexplained(columns: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, i
     scaled = columns / np.where(norms > 0, norms, 1.0)
     coef, _, rank, _ = np.linalg.lstsq(scaled, targets, rcond=None)
     return targets - scaled @ coef, int(rank)
+
+
+def robust_f(columns: np.ndarray, more: np.ndarray, target: np.ndarray) -> float:
+    """F of more columns beside the first: Wald's statistic by White's covariance, by k."""
+    size = more.std(axis=0)
+    more = (more - more.mean(0)) / np.where(size > 0, size, 1.0)
+    left, p = unexplained(columns, np.column_stack([more, target]))
+    U, spread, _ = np.linalg.svd(left[:, :-1], full_matrices=False)
+    U, x = U[:, spread > ALIKE * len(left) ** 0.5], left[:, -1]
+    (n, k), b = U.shape, x @ U
+    if not k or n <= p + k or not x.any():
+        return 0.0
+    squares = np.maximum((x - U @ b) ** 2, arrays.EPS * (x @ x) / n)
+    return float(b @ np.linalg.solve((U.T * squares) @ U, b)) / k
 
 
 def _not_above_zero(form: np.ndarray) -> tuple[tuple[float, float], ...]:

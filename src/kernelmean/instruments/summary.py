@@ -155,6 +155,10 @@ def _tests(model: Any, level: float) -> Block:
         Line(f"strength for {name}", f, f"F = {f:.1f} on {df:.1f} df, partial R² {r2:.3f}{few}")
         for name, r2, f, df, few in rows
     ]
+    each = zip(found.names, found.linear, strict=True)
+    lines += [
+        Line(f"linear F for {x}", f, f"{f:.1f}, robust to unequal variances") for x, f in each
+    ]
     if found.weak:
         lines.append(Line("weak instruments", True, "yes: F below 10"))
         if len(found.names) == 1 and complete:
