@@ -138,6 +138,43 @@ class TestContrasts:
         np.testing.assert_allclose(c.p_value, 2 * norm.sf(np.abs(c.value / c.error)))
 
 
+def three_values(n, seed):
+    """Steps of 1 and .5 between three values, and the same instrument for both."""
+    rng = np.random.default_rng(seed)
+    z, u, e, v = rng.standard_normal((4, n))
+    x = np.digitize(1.2 * z + 0.7 * u + 0.7 * v, [-0.7, 0.7])
+    return x[:, None] * 1.0, np.array([0.0, 1.0, 1.5])[x] + 0.8 * u + 0.5 * e, z[:, None]
+
+
+STEPS = np.array([[1.0], [2.0], [2.0]]), np.array([[0.0], [1.0], [0.0]])
+
+
+class TestThreeValues:
+    def test_contrasts_are_no_surer_than_those_of_categories(self):
+        for seed in range(380990, 380994):
+            data = three_values(400, seed)
+            line, shifts = (km.KernelIV(k).fit(*data) for k in ("gaussian", {"x0": "category"}))
+            ours, theirs = (m.contrast(*STEPS).error for m in (line, shifts))
+            assert (ours > 0.93 * theirs).all()  # stage 1 is another by what it was searched for
+            slopes = line.derivative_interval(np.array([[0.0], [2.0]]), simultaneous=False)
+            assert_allclose(slopes.upper - slopes.lower, 2 * norm.ppf(0.975) * ours[:2], rtol=1e-6)
+
+    @pytest.mark.slow
+    def test_limits_hold(self):
+        """They held in 77 to 87% of draws of the first two: a line stood, or half of the bend."""
+        held = []
+        for seed in range(380994, 381000):
+            for part in range(6):
+                found = km.KernelIV().fit(*three_values(400, [seed, part])).contrast(*STEPS)
+                held.append((found.low <= [1, 0.5, 1.5]) & (found.high >= [1, 0.5, 1.5]))
+        assert np.mean(held, axis=0).min() >= 0.92
+
+    def test_columns_asked_to_be_lines_are_lines(self):
+        data = three_values(400, 380990)
+        line = km.KernelIV("linear", "linear").fit(*data).contrast(*STEPS)
+        assert line.error[2] == pytest.approx(2 * line.error[0])
+
+
 class TestBands:
     def test_pointwise_limits_are_those_of_the_covariance(self, fitted):
         points = np.hstack([GRID, GRID])

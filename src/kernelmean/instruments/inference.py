@@ -168,9 +168,10 @@ class StructuralInference:
     D, the mean over these of (h − ĥ)²: 4V + ¼D where ξ was chosen, which balances bias and noise,
     1½D where it was not. Limits of h about least squares have 10D (`band_covariance_`); averages of
     slopes over the training rows, in which most of the bias is gone, ¼D there and V + ¼D about what
-    bends. Where there was nothing to choose from B is the spread ξ²A⁻²τ² of −ξA⁻¹b when
-    b ~ N(0, τ²I), with τ² = 2‖b‖²/df: twice the mean square of the fitted coordinates, for these
-    are shrunk.
+    bends. Along endogenous columns of three values B is at least what makes contrasts no surer than
+    those of a shift for each value, if instruments tell these apart. Where there was nothing to
+    choose from B is the spread ξ²A⁻²τ² of −ξA⁻¹b when b ~ N(0, τ²I), with τ² = 2‖b‖²/df: twice the
+    mean square of the fitted coordinates, for these are shrunk.
     """
 
     design_: Any
