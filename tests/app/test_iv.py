@@ -19,7 +19,6 @@ from kernelmean.app.commands.iv import (
     COMMAND,
     TRENDS,
     Analysis,
-    FirstStage,
     Settings,
     Used,
     curve_figure,
@@ -448,6 +447,19 @@ def test_help_shows_brackets_and_every_kernel(run):
     assert "periodic" in said
 
 
+def test_the_robust_slope_is_of_the_level_asked_for(run, market):
+    weak = market.assign(storm=np.random.default_rng(1).normal(size=len(market)))
+    weak.to_csv("weak.csv", index=False)
+    shown = run("iv", "weak.csv", *MARKET, "--split", "0.5", "--level", "0.8")
+    told = str(km.load("kernelmean-iv/model.km").anderson_rubin(level=0.8)).replace("-", "−")
+    page = Path("kernelmean-iv/report.html").read_text()
+    assert told.startswith("80% ")
+    assert told in shown.stdout
+    assert told in page
+    assert "95% [" not in page
+    assert "model.summary(level=0.8)" in page
+
+
 def test_weak_instruments_are_pointed_out(market):
     rng = np.random.default_rng(5)
     weak = fitted(market.assign(storm=rng.normal(size=len(market))), **HALVES)
@@ -701,22 +713,6 @@ def test_a_missing_option_is_one_line(csv, capsys, monkeypatch):
 
 
 # ---------------------------------------------------------------- pieces
-
-
-def test_first_stage_on_a_linear_model():
-    import statsmodels.api as sm
-
-    rng = np.random.default_rng(1)
-    Z, C = rng.normal(size=(300, 2)), rng.normal(size=(300, 1))
-    x = Z @ [1.0, 0.5] + C[:, 0] + rng.normal(size=300)
-    stage = FirstStage(x, Z, C)
-    full = sm.OLS(x, sm.add_constant(np.hstack([Z, C]))).fit()
-    small = sm.OLS(x, sm.add_constant(C)).fit()
-    assert stage.f == pytest.approx(full.compare_f_test(small)[0])
-    assert FirstStage(x, rng.normal(size=(300, 1)), C).f < 10
-    assert FirstStage(x, C.copy(), C).f == 0  # the instrument repeats an exogenous column
-    absent = np.hstack([Z, np.zeros((300, 1))])  # an indicator of rows that are not looked at
-    assert FirstStage(x, absent, C).f == pytest.approx(stage.f)
 
 
 @pytest.mark.parametrize(

@@ -333,7 +333,7 @@ class TestTrial:
 
 
 def test_lines_of_the_fit_are_explained(plain):
-    told = {block.caption: block.rows for block in account(SAY, plain.model)}
+    told = {block.caption: block.rows for block in account(SAY, plain.model.summary)}
     lines = [*told["Latent states"], *told.get("Backbone", [])]
     assert [name for name, _, meaning in lines if not meaning] == []
 

@@ -12,6 +12,7 @@ import kernelmean as km
 from kernelmean.instruments.basis import Polynomial
 from kernelmean.instruments.columns import Forms, plainer_forms
 from kernelmean.instruments.fit import joint
+from kernelmean.instruments.inference import ridge_coefficients
 
 
 def table(n: int = 400, seed: int = 70) -> pd.DataFrame:
@@ -392,3 +393,40 @@ def test_a_category_of_few_rows_does_not_depend_on_which_level_is_first():
         found.append(shift[0] - shift[2])
     assert np.ptp(found) < 0.1
     assert min(found) > 0.9 * best
+
+
+def test_nothing_depends_on_which_level_is_first():
+    """Curves differed by .97, plain ridge by .27: the rare level was the one that others leave."""
+    n, rng = 200, np.random.default_rng(380000)
+    level = rng.choice(3, n, p=[0.05, 0.35, 0.6])
+    z, u, e = rng.standard_normal((3, n))
+    x = z + 0.5 * u + 0.3 * level
+    y = np.sin(x) + 3.0 * (level == 0) + 0.1 * u + 0.6 * e
+    found = []
+    for order in ([0, 1, 2], [1, 0, 2], [2, 1, 0]):
+        c = np.array(order, float)[level]
+        forms, regs = {"x0": "gaussian", "c0": "category"}, {"reg_stage1": 0.01, "reg_stage2": 0.01}
+        m = km.KernelIV(forms, tune_lengthscale=False, trend=0, **regs)
+        m.fit(x[:, None], y, z[:, None], c[:, None])
+        points = np.column_stack([x, c])
+        ridge = m.basis_x_.transform(points) @ ridge_coefficients(m.basis_x_, points, y)
+        found.append([m.predict(points), ridge, np.full(n, m.endogeneity_test().p_value)])
+    curve, ridge, p = np.ptp(found, axis=0).max(axis=1)
+    assert curve < 1e-3
+    assert ridge < 5e-3  # its λ is searched
+    assert 0.01 < found[0][2][0] < 0.99
+    assert p < 1e-3
+
+
+def test_plain_ridge_of_a_line_beside_a_rare_level_is_least_squares():
+    n, rng = 1000, np.random.default_rng(380001)
+    level = np.r_[np.zeros(3), 1 + np.arange(n - 3) % 2]
+    z, u, e = rng.standard_normal((3, n))
+    x = z + u
+    y = x + 3.0 * (level == 0) + u + 0.3 * e
+    forms, points = {"x0": "linear", "c0": "category"}, np.column_stack([x, level])
+    m = km.KernelIV(forms, "linear").fit(x[:, None], y, z[:, None], level[:, None])
+    ridge = m.basis_x_.transform(points) @ ridge_coefficients(m.basis_x_, points, y)
+    dummies = np.column_stack([x, level == 0, level == 1, level == 2])
+    best = dummies @ np.linalg.lstsq(dummies, y, rcond=None)[0]
+    assert_allclose(ridge, best, atol=0.2)  # of a shift of 3; by 1/n it was 1.1 off

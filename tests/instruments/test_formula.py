@@ -160,6 +160,14 @@ def test_fitting_again_forgets_the_formula(market):
     assert iv.predict(market[["ads"]]).shape == (80,)
 
 
+def test_an_instance_is_no_place_to_ask(market, fitted):
+    asked = "sales ~ [price ~ wave]", market
+    for model in (km.KernelIV(trend=1), fitted):
+        with pytest.raises(ValueError, match=r"of KernelIV\(.*KernelIV\.from_formula\("):
+            model.from_formula(*asked)
+    assert km.KernelIV.from_formula(*asked, trend=1).trend == 1
+
+
 def test_parameters_are_the_estimators(market):
     iv = km.KernelIV.from_formula("sales ~ [price ~ wave]", market, kernel_x="matern", trend=0)
     assert (iv.kernel_x, iv.trend_) == ("matern", 0)

@@ -71,7 +71,7 @@ def test_sums_of_the_second_pass_by_a_loop(monkeypatch):
     bases = [Basis(Polynomial.of(A, 2), km.Nystroem(1e-3).fit(A, km.Gaussian(1.5))) for A in (X, Z)]
     group, coef = groups.Group(groups.Part(X, Z, y), *bases), rng.normal(size=bases[0].width)
     first_stage.embed([group], 0.01, "loo")
-    second_stage.see_through(group, coef, 80, 80)
+    second_stage.see_through(group, coef, 80, 80, ["oo", "rr"])
     Phi, Theta = bases[0].transform(X), bases[1].transform(Z)
     A = np.linalg.inv(Theta.T @ Theta / 80 + 0.01 * np.eye(Theta.shape[1])) / 80
     MM, My, omega = 0.0, 0.0, 0.0
@@ -83,7 +83,7 @@ def test_sums_of_the_second_pass_by_a_loop(monkeypatch):
     moments = second_stage.embedded_moments(group)
     assert_allclose(moments.sums["mm"], MM, atol=1e-10)
     assert_allclose(moments.sums["my"][:, 0], My, atol=1e-10)
-    found, told = second_stage.residual_sums([group], coef, 80, 80)
+    found, told = second_stage.residual_sums([group], coef, 80, 80, None)
     assert_allclose(found, omega, atol=1e-13)
     assert_allclose(told.sums["r"], Theta.T @ (y - Phi @ coef), atol=1e-10)
 

@@ -64,6 +64,7 @@ def test_values_are_the_estimators(named):
     assert table["Average derivatives"]["price"] == named.average_derivative().value
     strength = pytest.approx(named.first_stage().f[0], rel=1e-9)  # threads round
     assert table["Instruments"]["strength for price"] == strength
+    assert table["Instruments"]["linear F for price"] == named.first_stage().linear[0]
     assert table["Instruments"]["endogeneity, p-value"] == named.endogeneity_test().p_value
 
 
@@ -97,6 +98,18 @@ def test_weak_instruments_are_named(market):
     rng = np.random.default_rng(45)
     parts = market[["price"]], market["quantity"], rng.normal(size=(90, 1))
     assert "yes: F below 10" in km.KernelIV(split=0.5).fit(*parts).summary()
+
+
+def test_limits_are_of_the_level_asked_for(market):
+    noise = np.random.default_rng(46).normal(size=(90, 1))
+    weak = market[["wave"]] + 2 * noise
+    iv = km.KernelIV(split=0.5).fit(market[["price"]], market["quantity"], weak)
+    told = iv.summary(level=0.8).table["value"]["Instruments"]["slope of a line, robust"]
+    assert told == iv.anderson_rubin(level=0.8).intervals != iv.anderson_rubin().intervals
+    assert iv.summary(level=0.8).count("80% [") == 2  # and of the average derivative
+    assert iv.summary().count("95% [") == 2
+    with pytest.raises(ValueError, match="level"):
+        iv.summary(level=95)
 
 
 def test_two_samples_have_no_test_of_endogeneity(market):

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from ..core import Line, Rows, checks
+from ..core import Line, Rows, Summary, checks
 from .files import Content
 from .words import Texts
 
@@ -223,7 +223,9 @@ class Report:
         return [block for block in every if isinstance(block, Figure)]
 
 
-def account(say: Texts, model: Any, own: Sequence[Fact] = (), **known: str) -> list[Numbers]:
+def account(
+    say: Texts, summary: Callable[[], Summary], own: Sequence[Fact] = (), **known: str
+) -> list[Numbers]:
     """Facts of a command's own, and what the model's summary says, with the meaning of each line.
 
     Meanings stand among the `facts` of the texts, by how the name of a line begins.
@@ -232,11 +234,11 @@ def account(say: Texts, model: Any, own: Sequence[Fact] = (), **known: str) -> l
 
     def told(line: Line) -> Fact:
         meaning = next((text for start, text in texts if line.name.startswith(start)), "")
-        text = re.sub(r"(?<![\w-])-(?=\d)", "−", line.text)
+        text = re.sub(r"(?<![\w-])-(?=\d|inf\b)", "−", line.text)
         return line.name, text, " ".join(meaning.split()).format_map(known)
 
     with checks.hushed():
-        blocks = model.summary().blocks
+        blocks = summary().blocks
     said = [Numbers([told(line) for line in block.lines], block.name) for block in blocks]
     return [Numbers(own), *said] if own else said
 

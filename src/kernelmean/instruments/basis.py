@@ -179,7 +179,7 @@ class Polynomial(Saveable):
             if len(new):
                 raise ValueError(
                     f"column {names[j]!r} has {new[0]:g}, a category that the model was not "
-                    f"fitted on; it knows {[f'{level:g}' for level in levels]}"
+                    f"fitted on; it knows {[f'{level:g}' for level in sorted(levels)]}"
                 )
 
 

@@ -125,7 +125,10 @@ class Forms:
         return on_columns(given) if given else None
 
     def levels(self, parts: list[Part], side: str, names: Sequence[str]) -> tuple[tuple, ...]:
-        """Each category's column, and the values it takes."""
+        """Each category's column, and the values it takes, the most frequent first.
+
+        The others have indicators: whichever it is by number, ridges would hold a rare one more.
+        """
         points, found = together(parts, side), []
         for j in self.those(CATEGORY):
             if points.shape[0] < sum(part.n for part in parts):
@@ -133,9 +136,10 @@ class Forms:
                     f"column {names[j]!r} is to be a category, but its rows are Dask's, where not "
                     "all levels are known; make columns of 0 and 1 of it"
                 )
-            values = np.unique(arrays.to_numpy(points[:, j]))
+            values, counts = np.unique(arrays.to_numpy(points[:, j]), return_counts=True)
             check_repeated(names[j], len(values), points.shape[0])
-            found.append((j, tuple(map(float, values))))
+            often = values[np.argsort(-counts, kind="stable")]
+            found.append((j, tuple(map(float, often))))
         return tuple(found)
 
     def directions(self, parts: list[Part], side: str, names: Sequence[str], own: int) -> int:

@@ -29,7 +29,7 @@ from .first_stage import embed
 from .groups import Group, Part, together
 from .judges import doubt
 from .search import ROWS, Side, seek_scales
-from .second_stage import XI, Equations, moment_test, regress, residual_sums, see_through
+from .second_stage import XI, Equations, moment_test, noise_of, regress, residual_sums, see_through
 
 FINE = Nystroem(tol=1e-8, max_rank=600)  # where lengthscales are tuned: more changed no curve
 MISSED = 1e-3  # of the trace, of which is told
@@ -39,6 +39,7 @@ POWERS = (1, 2, 3)  # of the columns, in two-stage least squares
 ROWS_PER_COLUMN = 3  # of these, at least
 LIMIT = 1.0 / arrays.EPS  # ξ that leaves no more than rounding of what it penalises
 STRAIGHT = 10.0  # lengthscale along which h is nearly a line, as a multiple of the median's
+ALIKE = 1e-6  # of the largest: coordinates that do not tell values apart
 HALVINGS = 5  # at most, of the instruments' lengthscales
 OUTSIDE = "a curve goes back to its trend there, and powers go on as they are"
 
@@ -215,7 +216,43 @@ class Plan:
             fits = [fit.written(polynomial, bends.bases[0].features) for fit in fits]
         balanced = self.sides[0].reg is None
         fit, *line = (replace(fit, **choice.widened(fit, balanced)) for fit in fits)
-        return line[0].towards(fit, choice.bent) if line else fit
+        fit = line[0].towards(fit, choice.bent) if line else fit
+        shifts = self.shifts if self.plainer else None
+        return self.no_surer(fit, shifts, choice.carrier) if shifts else fit
+
+    @property
+    def shifts(self) -> Polynomial | None:
+        """A shift for each value of endogenous columns of three, if instruments tell them apart.
+
+        Beside lines along the others. Shifts of more values say far less than h that is smooth.
+        """
+        plain, own = self.sides[0].plain, len(self.roles.x)
+        few = [(j, v) for j, v in plain.few if j in plain.bent and j < own and len(v) == 3]
+        if not few or self.told < own + len(few):
+            return None
+        shifts = replace(plain, categories=(*plain.categories, *few))
+        return shifts.with_lines(shifts.bent)
+
+    def no_surer(
+        self, fit: StructuralFit, shifts: Polynomial, carrier: StructuralDraft
+    ) -> StructuralFit:
+        """The fit, no surer of what three values do than shifts for each are, in any direction.
+
+        A line stands until it is refuted, and part of the way to a bend is the same bias: what else
+        could have been chosen says less of it than the noise of what is not biased.
+        """
+        bases = Basis(shifts, Bare().fit(self.points[0], "linear")), carrier.bases[1]
+        other = self.finish(self.fine(replace(carrier, trend=0, bases=bases)), self.few)
+        spread = other.sizes[1] / fit.sizes[1] * arrays.to_numpy(other.covariance)
+        ends = [along(fit.sample[0], *column) for column in shifts.categories]
+        rows, shifted = (
+            np.vstack([A - A.mean(0) for A in map(basis.numbers, ends)])
+            for basis in (fit.basis, other.basis)
+        )
+        own = rows @ arrays.to_numpy(fit.covariance) @ rows.T
+        values, U = np.linalg.eigh(shifted @ spread @ shifted.T - own)
+        say = np.linalg.pinv(rows, rcond=ALIKE) @ (U * np.maximum(values, 0.0) ** 0.5)
+        return replace(fit, covariance=fit.covariance + arrays.like(say @ say.T, fit.coef))
 
     def differing(self, tried: list[Tried]) -> list[Tried]:
         """Least squares with slopes that go with exogenous columns, one more while rows are sure.
@@ -414,10 +451,10 @@ class Plan:
         stage, xi, loss_2 = regress(groups, *how)
         if far := [group for group in groups if group.n > group.looked_at.n]:
             for group in far:
-                see_through(group, stage.coefficients(xi), n, stage.m)
+                see_through(group, stage.coefficients(xi), n, stage.m, noise_of(groups))
             stage, xi, loss_2 = regress(groups, *how)
         coef = stage.coefficients(xi)
-        omega, moments = residual_sums(groups, coef, n, stage.m)
+        omega, moments = residual_sums(groups, coef, n, stage.m, stage.inverse_at(xi))
         chosen = choice is not None and self.sides[0].reg is None
         bias = 0.0 if chosen else stage.bias_spread(xi, coef)
         covariance = stage.covariance(xi, omega) + bias
@@ -444,6 +481,13 @@ class Plan:
         """What was asked for, or something else where lengthscales were tuned."""
         fine = self.features is None and tuned
         return clone(otherwise) if fine else as_feature_map(self.features)
+
+
+def along(points: np.ndarray, column: int, values: Sequence[float]) -> np.ndarray:
+    """Rows with these values in a column, the others at their medians."""
+    rows = np.tile(np.quantile(points, 0.5, axis=0, method="lower"), (len(values), 1))
+    rows[:, column] = values
+    return rows
 
 
 def joint(several: list[Polynomial]) -> Polynomial:

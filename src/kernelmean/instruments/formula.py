@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import wraps
 from math import inf, prod
 from typing import Any
 
@@ -112,6 +113,23 @@ class Design(Saveable):
         table = _checked(table, names_of(self.formula)["regressors"])
         exogenous = self.C.of(terms["C"], table) if self.C.names else None
         return self.X.of(terms["X"], table), exogenous
+
+
+class of_class(classmethod):
+    """A classmethod that refuses to be asked of an instance, whose settings it would not see."""
+
+    def __get__(self, instance, owner=None) -> Any:
+        bound = super().__get__(instance, owner)
+
+        @wraps(bound)
+        def refused(*args, **parameters):
+            name, own = bound.__name__, type(instance).__name__
+            raise ValueError(
+                f"{name} makes a model of its own and was asked of {instance!r}, whose settings "
+                f"it does not see; {own}.{name}(formula, data, …), with them as keywords, is needed"
+            )
+
+        return bound if instance is None else refused
 
 
 def read_formula(formula: str, data, *, gaps: bool = False) -> tuple[Design, Any, Any, Any, Any]:

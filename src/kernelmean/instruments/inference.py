@@ -25,6 +25,7 @@ DRAWS = 2000  # of the multiplier bootstrap
 WEAK = 10.0  # F below which an instrument is called weak (Staiger and Stock 1997)
 CARRIED = 10.0  # rows that have to carry it
 ROUNDING = 1e-12  # of squared slopes
+ALIKE = 1e-7  # of a deviation: what is left of an instrument that others tell
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,9 @@ class Strength(Saveable):
         How many rows carry that, (Σm²)²/Σm⁴ of what the instruments move each row by: n where all
         are moved as far, n/3 where normally, 3 where an indicator of three rows does it. F says
         nothing of so few, robust or not: neither they nor their noise average out.
+    linear : array of shape (d_x,)
+        F of a straight line in Z beside C, robust to unequal variances: Wald's statistic by the
+        number of instruments (linearmodels reports the statistic itself).
     """
 
     names: list[str]
@@ -85,11 +89,17 @@ class Strength(Saveable):
     f: np.ndarray
     df: np.ndarray
     rows: np.ndarray | None = None
+    linear: np.ndarray | None = None
+
+    @property
+    def larger(self) -> np.ndarray:
+        """The larger F of each regressor: that of curves is spread over degrees of freedom."""
+        return self.f if self.linear is None else np.maximum(self.f, self.linear)
 
     @property
     def weak(self) -> bool:
-        """Whether some F is below 10."""
-        return bool((self.f < WEAK).any())
+        """Whether for some regressor both F are below 10."""
+        return bool((self.larger < WEAK).any())
 
     @property
     def carried(self) -> list[str]:
@@ -100,6 +110,8 @@ class Strength(Saveable):
     def __str__(self) -> str:
         rows = zip(self.names, self.partial_r2, self.f, self.df, self.carried, strict=True)
         words = [f"{n}: partial R² {r:.3f}, F {f:.1f} on {d:.1f} df{c}" for n, r, f, d, c in rows]
+        if self.linear is not None:
+            words = [f"{w}, of a line {f:.1f}" for w, f in zip(words, self.linear, strict=True)]
         return "; ".join(words) + (" (weak: below 10)" if self.weak else "")
 
 
@@ -156,9 +168,10 @@ class StructuralInference:
     D, the mean over these of (h − ĥ)²: 4V + ¼D where ξ was chosen, which balances bias and noise,
     1½D where it was not. Limits of h about least squares have 10D (`band_covariance_`); averages of
     slopes over the training rows, in which most of the bias is gone, ¼D there and V + ¼D about what
-    bends. Where there was nothing to choose from B is the spread ξ²A⁻²τ² of −ξA⁻¹b when
-    b ~ N(0, τ²I), with τ² = 2‖b‖²/df: twice the mean square of the fitted coordinates, for these
-    are shrunk.
+    bends. Along endogenous columns of three values B is at least what makes contrasts no surer than
+    those of a shift for each value, if instruments tell these apart. Where there was nothing to
+    choose from B is the spread ξ²A⁻²τ² of −ξA⁻¹b when b ~ N(0, τ²I), with τ² = 2‖b‖²/df: twice the
+    mean square of the fitted coordinates, for these are shrunk.
     """
 
     design_: Any
@@ -309,8 +322,9 @@ class StructuralInference:
 
         F = ((SSE₀ − SSE)/(df − df₀))/(SSE/(n − df)), ridge regressions of x_j on the instruments'
         coordinates with λ, df = tr(2H − H²); subscript 0 has Z frozen at its mean, so that C alone
-        explains. At least one degree of freedom is counted. Below 10, the estimate is biased and
-        its confidence limits can be far too narrow (Staiger and Stock 1997). It looks at
+        explains. At least one degree of freedom is counted. `linear` is that of a regression on the
+        instruments as they are. Where both are below 10, the estimate is biased and its confidence
+        limits can be far too narrow (Staiger and Stock 1997). They look at
         the linear movement of X: a structural function that bends asks for more.
         """
         check_is_fitted(self)
@@ -329,7 +343,9 @@ class StructuralInference:
         f = gain * (n / len(X)) / extra / np.maximum(per_row, np.finfo(float).tiny)
         rows = rows_of(rest0 - rest) * n / len(X)
         share = gain / np.maximum(sse0, np.finfo(float).tiny)
-        return Strength(list(fit.roles.x), share, f, np.full(d, extra), rows)
+        beside = np.column_stack([np.ones(len(X)), X[:, d:]])
+        line = np.array([robust_f(beside, Z[:, own], x) for x in targets.T]) * n / len(X)
+        return Strength(list(fit.roles.x), share, f, np.full(d, extra), rows, line)
 
     @property
     def params(self):
@@ -400,7 +416,7 @@ class StructuralInference:
         group = Group(rows, *fit.draft.bases)
         group.stage, *_ = jackknife_stage([group], fit.regs[0], fit.reg_lines)
         Phi, _, y, M = map(arrays.to_numpy, group.few(rows.n))
-        return endogeneity(Phi, M, y, fit.basis.trends, fit.regs[1])
+        return endogeneity(fit.basis, Phi, M, y, fit.regs[1])
 
     def _coordinates(self, X, C, name: str = "X") -> Array:
         points = self.regressors(X, C, name=name)
@@ -428,6 +444,20 @@ def unexplained(columns: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, i
     return targets - scaled @ coef, int(rank)
 
 
+def robust_f(columns: np.ndarray, more: np.ndarray, target: np.ndarray) -> float:
+    """F of more columns beside the first: Wald's statistic by White's covariance, by k."""
+    size = more.std(axis=0)
+    more = (more - more.mean(0)) / np.where(size > 0, size, 1.0)
+    left, p = unexplained(columns, np.column_stack([more, target]))
+    U, spread, _ = np.linalg.svd(left[:, :-1], full_matrices=False)
+    U, x = U[:, spread > ALIKE * len(left) ** 0.5], left[:, -1]
+    (n, k), b = U.shape, x @ U
+    if not k or n <= p + k or not x.any():
+        return 0.0
+    squares = np.maximum((x - U @ b) ** 2, arrays.EPS * (x @ x) / n)
+    return float(b @ np.linalg.solve((U.T * squares) @ U, b)) / k
+
+
 def _not_above_zero(form: np.ndarray) -> tuple[tuple[float, float], ...]:
     """Intervals of θ in which (θ, −1) form (θ, −1)ᵀ ≤ 0."""
     (a, b), (_, c) = form.tolist()
@@ -441,14 +471,15 @@ def _not_above_zero(form: np.ndarray) -> tuple[tuple[float, float], ...]:
     return ((low, high),) if a > 0 else ((-np.inf, low), (high, np.inf))
 
 
-def endogeneity(Phi, M, y, trends: int, xi: float) -> Endogeneity:
+def endogeneity(basis: Basis, Phi, M, y, xi: float) -> Endogeneity:
     """The test of `KernelIV.endogeneity_test`, from rows in coordinates and their embeddings."""
-    n = len(y)
+    n, held = len(y), basis.held(Phi)
     second = Phi.T @ Phi / n
-    regression, reg = plain_regression(Phi, y, trends)
+    regression, reg = plain_regression(basis, Phi, y)
     residual = y - Phi @ regression.coefficients(reg)
-    A_inv = SecondStage(M.T @ M / n, M.T @ residual / n, trends, n).inverse_at(xi)
-    d = A_inv @ (M.T @ residual) / n
+    target = M.T @ residual / n
+    A_inv = SecondStage(M.T @ M / n, target, basis.trends, n, held=held).inverse_at(xi)
+    d = A_inv @ target
     # d is linear in y: what row i of it does, given that the regression sees the row too
     pulled = M - Phi @ (regression.inverse_at(reg) @ (Phi.T @ M) / n)
     scores = (pulled * residual[:, None]) @ A_inv / n
@@ -457,10 +488,10 @@ def endogeneity(Phi, M, y, trends: int, xi: float) -> Endogeneity:
     return Endogeneity(statistic**0.5, float(weighted_chi2(statistic, np.trace(V), (V * V).sum())))
 
 
-def plain_regression(Phi, y, trends: int) -> tuple[SecondStage, float]:
+def plain_regression(basis: Basis, Phi, y) -> tuple[SecondStage, float]:
     """Ridge regression of y on the coordinates, and its λ, of least leave-one-out loss."""
-    n = Phi.shape[0]
-    stage = SecondStage(Phi.T @ Phi / n, Phi.T @ y / n, trends, n)
+    n, held = Phi.shape[0], basis.held(Phi)
+    stage = SecondStage(Phi.T @ Phi / n, Phi.T @ y / n, basis.trends, n, held=held)
     loss = CausalLeaveOneOut(stage, Phi, Phi, y)  # with M = Φ nothing is instrumented
     return stage, minimise_log10(loss, *DECADES, size=stage.size)[0]
 
@@ -468,7 +499,7 @@ def plain_regression(Phi, y, trends: int) -> tuple[SecondStage, float]:
 def ridge_coefficients(basis: Basis, X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Kernel ridge of y in the coordinates of a structural function, from evenly spaced rows."""
     rows = evenly(len(X), SEARCH_ROWS)
-    stage, reg = plain_regression(arrays.to_numpy(basis.transform(X[rows])), y[rows], basis.trends)
+    stage, reg = plain_regression(basis, arrays.to_numpy(basis.transform(X[rows])), y[rows])
     return stage.coefficients(reg)
 
 

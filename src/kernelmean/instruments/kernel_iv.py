@@ -23,7 +23,7 @@ from .basis import Polynomial
 from .choice import StructuralDraft
 from .columns import LINEAR, Forms, Roles, forms_of, plainer_forms
 from .fit import Plan, StructuralFit
-from .formula import read_formula
+from .formula import of_class, read_formula
 from .groups import LOOKED_AT, Part, kind_of, share, thinned_parts, together
 from .inference import StructuralInference
 from .search import Side
@@ -178,7 +178,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         parts, roles = self._check(X, y, Z, C)
         return self._adopt(self._plan(parts, roles).fit(parts))
 
-    @classmethod
+    @of_class  # type: ignore[arg-type]
     def from_formula(cls, formula, data, **parameters) -> KernelIV:
         """A fitted model, its columns made from a table by a formula.
 
@@ -280,10 +280,10 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         checks.refuse_far(X, "X")
         return float(r2_score(y, self.fit_(self.regressors(X, C)), sample_weight=sample_weight))
 
-    def summary(self) -> Summary:
-        """An account of the fit: a text, which shows as a table in a notebook."""
+    def summary(self, *, level=0.95) -> Summary:
+        """An account of the fit, with limits at this level: a text, a table in a notebook."""
         check_is_fitted(self)
-        return account(self, self._fit)
+        return account(self, self._fit, level)
 
     def plot(self, X=None, y=None, *, ax=None, **options) -> Any:
         """Deprecated: `display.StructuralCurveDisplay.from_estimator(…).plot(ax)`.

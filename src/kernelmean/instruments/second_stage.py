@@ -264,7 +264,12 @@ def left_out(stage: FirstStage, scale: float, Phi, Theta, y, M) -> dict[str, Arr
     return {"s": M + F, "d": 0.5 * weights[:, None] * (M - F), "y": y[:, None]}
 
 
-def see_through(group: Group, coef, n: int, m: int) -> None:
+def noise_of(groups: list[Group]) -> list[str]:
+    """Products of `residuals` that are needed: "ro" where rows serve one stage only."""
+    return ["oo", "rr"] + ["ro"] * (not all(g.teaches and g.outcome for g in groups))
+
+
+def see_through(group: Group, coef, n: int, m: int, noise: list[str]) -> None:
     """A second pass over rows that are not all looked at: what is no product of coordinates.
 
     Residuals are those of coefficients that are nearly the last ones.
@@ -275,7 +280,7 @@ def see_through(group: Group, coef, n: int, m: int) -> None:
         row = Phi, Theta, y, stage.rows(Phi, Theta, own)
         return about(*row) | as_they_are(*row)
 
-    group.through, group.nearly = group.total(["mm", "my", "yy", "oo", "rr"], columns), coef
+    group.through, group.nearly = group.total(["mm", "my", "yy", *noise], columns), coef
 
 
 def held_out_loss(stage: SecondStage, group: Group) -> Callable[[float], float]:
@@ -325,13 +330,17 @@ def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array, Array]:
     return (Phi if complete[0].teaches else M), M, y, put_together(whole)
 
 
-def residual_sums(groups: list[Group], coef, n: int, m: int) -> tuple[Array, Moments | None]:
+def residual_sums(
+    groups: list[Group], coef, n: int, m: int, inverse
+) -> tuple[Array, Moments | None]:
     """Ω, and what `moment_test` is of, over the complete rows, if there are any.
 
     Ω = Σ s_i² M_iM_iᵀ: what the rows' multipliers do to the normal equations of stage 2. Sums of a
-    second pass, at other coefficients, are corrected by what the rows looked at say of both.
+    second pass, at other coefficients, are corrected by what the rows looked at say of both. Where
+    rows serve one stage only "tt" is of t_i = r_iθ_i − CA⁻¹s_iM_i, C = Σθ_iφ_iᵀ: what they do to
+    the moments Σr_iθ_i of the fit, its coefficients moving with them.
     """
-    names, omega, whole = ["oo", "rr"], 0.0, []
+    names, omega, whole = noise_of(groups), 0.0, []
     for g in groups:
         found = g.estimated(names, residuals(g, coef, n, m)).sums
         if g.through:
@@ -341,8 +350,13 @@ def residual_sums(groups: list[Group], coef, n: int, m: int) -> tuple[Array, Mom
         if g.part.complete:
             sums = g.moments.sums
             r = sums["zy"][:, 0] - sums["zx"] @ coef
-            whole.append(Moments.of(g.n, {"zz": sums["zz"], "r": r, "rr": found["rr"]}))
-    return omega, merged(whole) if whole else None
+            whole.append(Moments.of(g.n, {**sums, **found, "r": r}))
+    told = merged(whole) if whole else None
+    if told and "ro" in names:
+        moved = told.sums["zx"] @ inverse
+        shared = told.sums["ro"] @ moved.T
+        told.sums["tt"] = told.sums["rr"] - shared - shared.T + moved @ omega @ moved.T
+    return omega, told
 
 
 def residuals(group: Group, coef, n: int, m: int) -> Callable[..., dict[str, Array]]:
@@ -370,12 +384,14 @@ def moment_test(moments: Moments, reg: float) -> float:
     statistic ‖n^{-1/2} Σ r_iw_i‖² is under the hypothesis a sum of χ²₁ weighted by the eigenvalues
     of V = (1/n) Σ r_i²w_iw_iᵀ. A multiple of χ² with the same mean tr V and variance 2 tr V² gives
     the p-value. The fit has minimised such moments on the same rows, which makes the test
-    conservative, except where regularisation has biased the fit: that it sees. `moments` are
-    those of `residual_sums`: of θ_i, as "z", and of r_iθ_i, as "r".
+    conservative, except where regularisation has biased the fit: that it sees. Where rows serve
+    one stage only V is that of t_i, if it is larger. `moments` are those of `residual_sums`: of
+    θ_i, as "z", of r_iθ_i, as "r", and of t_i.
     """
     grid = solves.EigenGrid.of(moments.mean("zz"))
     floor = max(reg, 1e-6 * float(arrays.namespace(grid.values).sum(grid.values)))
     whiten = grid.vectors * grid.shrink(floor) ** 0.5
     g = arrays.to_numpy(moments.sums["r"] @ whiten)
-    V = arrays.to_numpy(whiten.T @ moments.mean("rr") @ whiten)
+    spreads = (moments.mean(name) for name in ("rr", "tt") if name in moments.sums)
+    V = max((arrays.to_numpy(whiten.T @ S @ whiten) for S in spreads), key=np.trace)
     return float(weighted_chi2(g @ g / moments.n, np.trace(V), (V * V).sum()))

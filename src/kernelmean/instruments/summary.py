@@ -23,15 +23,15 @@ BOUNDS = {
 }
 
 
-def account(model: Any, fit: StructuralFit) -> Summary:
+def account(model: Any, fit: StructuralFit, level: float) -> Summary:
     """Everything a fitted instrumental-variable regression has to say."""
     title = f"Kernel instrumental-variable regression of {fit.roles.y}"
     blocks = [
         _stages(model, fit),
         *_kernels(fit),
         _numbers(model, fit),
-        _effects(model),
-        _tests(model),
+        _effects(model, level),
+        _tests(model, level),
     ]
     return Summary(title, [block for block in blocks if block.lines])
 
@@ -137,12 +137,12 @@ def _against_a_line(fit: StructuralFit) -> list[Line]:
     return [Line("straight line", gain, text)]
 
 
-def _effects(model: Any) -> Block:
+def _effects(model: Any, level: float) -> Block:
     """The average derivative in each endogenous regressor, where the kernel has one."""
     lines = []
     for j, name in enumerate(model.roles_.x):
         try:
-            found = model.average_derivative(column=j)
+            found = model.average_derivative(column=j, level=level)
         except ValueError:  # a kernel without a derivative
             break
         if np.isnan(found.value):  # nor has a category
@@ -152,17 +152,21 @@ def _effects(model: Any) -> Block:
     return Block("Average derivatives", lines)
 
 
-def _tests(model: Any) -> Block:
+def _tests(model: Any, level: float) -> Block:
     found, complete = model.first_stage(), not np.isnan(model.specification_p_)
     rows = zip(found.names, found.partial_r2, found.f, found.df, found.carried, strict=True)
     lines = [
         Line(f"strength for {name}", f, f"F = {f:.1f} on {df:.1f} df, partial R² {r2:.3f}{few}")
         for name, r2, f, df, few in rows
     ]
+    each = zip(found.names, found.linear, strict=True)
+    lines += [
+        Line(f"linear F for {x}", f, f"{f:.1f}, robust to unequal variances") for x, f in each
+    ]
     if found.weak:
         lines.append(Line("weak instruments", True, "yes: F below 10"))
         if len(found.names) == 1 and complete:
-            robust = model.anderson_rubin()
+            robust = model.anderson_rubin(level=level)
             lines.append(Line("slope of a line, robust", robust.intervals, str(robust)))
     if complete:  # some rows have both regressors and outcome
         test = model.endogeneity_test()

@@ -316,7 +316,7 @@ def report(a: Densities, source: str, asked: Any = None) -> Report:
         [headline(a, name) for name in a.y],
         a.notes,
         {"The densities": [*shown, Numbers(intervals(a))], "Along each column": moved},
-        account(SAY, a.model),
+        account(SAY, a.model.summary),
         [SAY.code("code", rows=words.some_rows(a.x), level=a.settings.level), fitting(a, source)],
         {**answered("density", asked, a.at, a.table), words.MODEL: a.model.save},
     )

@@ -334,7 +334,7 @@ def report(a: Tracks, source: str) -> Report:
             "How far from the truth": errors(a),
             "What comes next": [] if a.ahead is None else [*forecast_figures(a), forecast(a)],
         },
-        account(SAY, a.model, facts(a)),
+        account(SAY, a.model.summary, facts(a)),
         [SAY.code("code", rows=words.some_rows(s.observe), level=s.level, one=one)],
         series.files("track", a),
     )

@@ -342,7 +342,7 @@ def report(a: Regimes, source: str) -> Report:
             "What comes next": [] if a.ahead is None else [*forecast_figures(a), forecast(a)],
             "How many states": [spectrum(a), Numbers(orders(a))],
         },
-        [*account(SAY, a.model, facts(a)), *history(a)],
+        [*account(SAY, a.model.summary, facts(a)), *history(a)],
         [series.code(SAY, s, source, level=s.level)],
         series.files("states", a),
     )

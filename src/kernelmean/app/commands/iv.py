@@ -337,9 +337,8 @@ class Analysis:
     @cached_property
     def first_stages(self) -> dict[str, FirstStage]:
         """What a regression of each endogenous column on the instruments finds."""
-        _, X, Z, C = parts(self.known, self.columns)
-        exogenous = np.empty((len(X), 0)) if C is None else C.to_numpy()
-        return {x: FirstStage(X[x].to_numpy(), Z.to_numpy(), exogenous) for x in X}
+        inputs = self.known[self.columns.instruments].to_numpy()
+        return {x: FirstStage(self.known[x].to_numpy(), inputs) for x in self.columns.x}
 
 
 def parts(frame: Any, columns: Roles) -> tuple[Any, Any, Any, Any]:
@@ -362,26 +361,12 @@ class FirstStage:
     ----------
     x, fitted : array of shape (n,)
         The regressor, and E[x | Z, C] by kernel ridge regression.
-    f : float
-        F statistic of Z in the linear regression of x on 1, Z and C.
     """
 
-    def __init__(self, x: np.ndarray, Z: np.ndarray, C: np.ndarray):
+    def __init__(self, x: np.ndarray, inputs: np.ndarray):
         rows = evenly(len(x), MEASURED)
-        self.x, Z, C = x[rows], Z[rows], C[rows]
-        inputs = np.hstack([Z, C])
+        self.x, inputs = x[rows], inputs[rows]
         self.fitted = ConditionalEmbedding("gaussian", Linear()).fit(inputs, self.x).predict(inputs)
-        self.f = _f_statistic(self.x, Z, C)
-
-
-def _f_statistic(x: np.ndarray, Z: np.ndarray, C: np.ndarray) -> float:
-    base = np.hstack([np.ones((len(x), 1)), C])
-    less, rank_small = inference.unexplained(base, x)
-    left, rank_large = inference.unexplained(np.hstack([base, Z]), x)
-    if rank_large == rank_small or rank_large >= len(x):
-        return 0.0
-    small, large = float(less @ less), float(left @ left)
-    return (small - large) / (rank_large - rank_small) / (large / (len(x) - rank_large))
 
 
 # ---------------------------------------------------------------- words
@@ -400,11 +385,11 @@ def facts(a: Analysis) -> list[Fact]:
 def strength(a: Analysis) -> list[Fact]:
     """What the first stage says about each endogenous column."""
     rows: list[Fact] = []
-    told = zip(a.columns.x, a.strength.partial_r2, a.strength.f, a.strength.df, strict=True)
+    s: Any = a.strength
+    told = zip(a.columns.x, s.partial_r2, s.linear, s.f, s.df, strict=True)
     what = "what the exogenous columns leave of its variance" if a.columns.c else "its variance"
-    for x, r2, f, df in told:
-        linear = number(a.first_stages[x].f)
-        counted = SAY("first_f", df=number(df, 2), weak=inference.WEAK, f=linear)
+    for x, r2, f, curved, df in told:
+        counted = SAY("first_f", df=number(df, 2), weak=inference.WEAK, f=number(curved))
         rows += [(f"First-stage R² of {x}", number(r2), SAY("first_r2", what=what))]
         rows += [(f"First-stage F of {x}", number(f), counted)]
     return rows
@@ -439,7 +424,7 @@ def effects(a: Analysis) -> list[Grid]:
 def warnings_of(a: Analysis) -> list[str]:
     """What the reader must not overlook in this very data set."""
     p, support = a.model.specification_p_, len(a.frame[list(a.columns.z)].drop_duplicates())
-    weak = [x for x, f in zip(a.columns.x, a.strength.f, strict=True) if f < inference.WEAK]
+    weak = [x for x, f in zip(a.columns.x, a.strength.larger, strict=True) if f < inference.WEAK]
     y = [a.columns.y]
     each = how_often(a.whole.drop(columns=y), a.whole[y]) if len(a.whole) else None
     # not alike by chance, and not of a table copied as a whole, of which the fit takes one
@@ -599,7 +584,8 @@ def report(a: Analysis, source: str, rows: Any = None) -> Report:
 def _numbers(a: Analysis) -> list[Numbers]:
     """The fit in numbers, but for the lines on single columns: their slopes are by the curve."""
     found = SAY("searched" if a.settings.searched else "medial")
-    told = account(SAY, a.model, facts(a), found=found)
+    said = partial(a.model.summary, level=a.level)
+    told = account(SAY, said, facts(a), found=found)
     return [block for block in told if [name for name, *_ in block.rows] != list(a.effects)]
 
 

@@ -237,7 +237,7 @@ def report(a: Posteriors, source: str, asked: Any = None) -> Report:
         [headline(a, name) for name in a.latent[:CORNER]],
         [*words.some_of(a.pairs, a.every), *notes],
         {"The posteriors": [answers(a), *(corner(a, row) for row in shown)]},
-        account(SAY, a.model.density_ or a.model, facts(a)),
+        account(SAY, (a.model.density_ or a.model).summary, facts(a)),
         [SAY.code("code", rows=words.some_rows(s.observed), prior=prior, level=s.level)],
         {**answered("posterior", asked, a.at, a.table), words.MODEL: a.model.save},
     )

@@ -422,7 +422,7 @@ def report(a: Forecasts, source: str) -> Report:
             "How good the forecasts are": accuracy(a),
             "What was learned": [laws(a.model, s.names[:COLUMNS])],
         },
-        [*account(SAY, a.model, facts(a)), trace(a)],
+        [*account(SAY, a.model.summary, facts(a)), trace(a)],
         [series.code(SAY, s, source, changed, imports=imports, level=s.level)],
         {
             **series.files("track", a),
