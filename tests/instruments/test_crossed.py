@@ -85,12 +85,14 @@ def test_of_one_effect_nothing_is_crossed():
     assert "one slope whatever" in str(model.summary())
 
 
-def test_by_the_level_of_a_category():
+def test_by_a_control_of_two_values_unless_it_is_told_to_shift():
     data = trial(1000, lambda c, r: 1 + 2 * r, seed=1)
-    model = fitted(data, ("c", "r"), {"r": "category"})
-    found = effects(model, pd.DataFrame({"c": 0.0, "r": [0.0, 1.0]}))
-    assert_allclose(found.value, [1.0, 3.0], atol=0.6)
+    at = pd.DataFrame({"c": 0.0, "r": [0.0, 1.0]})
+    found = effects(fitted(data, ("c", "r")), at)
     assert (abs(found.value - [1, 3]) < 2.5 * found.error).all()
+    for told in ({"r": "category"}, {"r": "linear"}, {"t": "linear", "*": "gaussian"}):
+        one, other = effects(fitted(data, ("c", "r"), told), at).value
+        assert one == pytest.approx(other, abs=1e-9)
 
 
 def test_a_share_of_the_way_knows_both(differing):

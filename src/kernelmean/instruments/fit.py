@@ -257,18 +257,20 @@ class Plan:
     def differing(self, tried: list[Tried]) -> list[Tried]:
         """Least squares with slopes that go with exogenous columns, one more while rows are sure.
 
-        Where lines are all that treatments of two values have, or instruments of few values tell.
+        Where lines are all that treatments of two values have, or instruments of few values tell;
+        columns that were told to be lines or shifts are no more.
         """
-        own, each = len(self.roles.x), self.sides[0].plain.few
-        two = [j for j, values in each if j < own and len(values) < 3]
+        own, plain = len(self.roles.x), self.sides[0].plain
+        two = [j for j, values in plain.few if j < own and len(values) < 3]
         lines = [one for one in tried if one.draft.bare and one.draft.straight(own)]
-        if not lines or (self.told > own and len(two) < own):
+        left = [j - own for j in plain.bent if j >= own]
+        asked = len(plain.bent) - len(left) < own
+        if not lines or asked or (self.told > own and len(two) < own):
             return []
         degree = max(lines, key=lambda one: one.judged.evidence[0]).draft.trend or 1
         spare = len(self.rows[0]) // ROWS_PER_COLUMN - degree * max(s.shape[1] for s in self.rows)
         found: list[Tried] = []
         crossed: list[int] = []
-        left = [*range(len(self.roles.c))]
         while left and own * (len(crossed) + 1) <= spare:
 
             def beside(k: int, some: Sequence[int] = tuple(crossed)) -> Tried:
