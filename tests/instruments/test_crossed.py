@@ -11,8 +11,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import chi2
 
 import kernelmean as km
-from kernelmean.instruments.basis import Polynomial
-from kernelmean.instruments.fit import joint
+from kernelmean.instruments.basis import Polynomial, joint
 from kernelmean.instruments.second_stage import SecondStage
 
 

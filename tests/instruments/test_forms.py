@@ -9,9 +9,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import kernelmean as km
-from kernelmean.instruments.basis import Polynomial
+from kernelmean.instruments.basis import Polynomial, joint
 from kernelmean.instruments.columns import Forms, plainer_forms
-from kernelmean.instruments.fit import joint
 from kernelmean.instruments.inference import ridge_coefficients
 
 

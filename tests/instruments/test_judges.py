@@ -14,10 +14,9 @@ import kernelmean as km
 from kernelmean.comparators import TwoStageLeastSquares
 from kernelmean.features.base import Bare
 from kernelmean.instruments import judges, second_stage
-from kernelmean.instruments.basis import Basis, Polynomial
+from kernelmean.instruments.basis import Basis, Polynomial, joint
 from kernelmean.instruments.choice import Choice, Tried, rows_of
 from kernelmean.instruments.first_stage import embed
-from kernelmean.instruments.fit import joint
 from kernelmean.instruments.groups import Group, Part
 
 KX, KZ = km.Matern(1.5, 0.9), km.Matern(1.5, 1.1)

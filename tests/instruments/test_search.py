@@ -358,7 +358,7 @@ def test_a_function_rougher_than_the_search_is_told():
 
 def test_landmarks_that_leave_out_much_are_told(monkeypatch):
     d = km.datasets.make_iv_sigmoid(200, random_state=0)
-    monkeypatch.setattr("kernelmean.instruments.fit.FINE", km.Nystroem(max_rank=1))
+    monkeypatch.setattr("kernelmean.instruments.plan.FINE", km.Nystroem(max_rank=1))
     with pytest.warns(km.NumericalWarning) as told:
         km.KernelIV(trend=0).fit(d.X, d.y, d.Z)
     words = [str(w.message) for w in told]

@@ -183,6 +183,18 @@ class Polynomial(Saveable):
                 )
 
 
+def joint(several: list[Polynomial]) -> Polynomial:
+    """The first of these, or of all their powers and categories, that say what each does."""
+    terms = {term for one in several for term in one.terms}
+    apart = max((one.categories for one in several), key=len)
+    lines = sorted(set.intersection(*({*one.straight} for one in several)) - {*dict(apart)})
+    powers = max(one.powers for one in several)
+    crossed = max((one.crossed for one in several), key=len)
+    widest = max(several, key=lambda one: len(one.bent))
+    every = replace(widest, straight=tuple(lines), categories=apart, powers=powers, crossed=crossed)
+    return next(one for one in (*several, every) if all(one.saying(t).any() for t in terms))
+
+
 @dataclass(frozen=True, eq=False)  # a key by what it is, not by its arrays
 class Basis(Saveable):
     """Coordinates [trend, φ(x)]: a polynomial, then a feature map."""

@@ -22,10 +22,11 @@ from ..kernels import Kernel, Precomputed, fitted_kernel, is_tuned
 from .basis import Polynomial
 from .choice import StructuralDraft
 from .columns import LINEAR, Forms, Roles, forms_of, plainer_forms
-from .fit import Plan, StructuralFit
+from .fit import StructuralFit
 from .formula import of_class, read_formula
 from .groups import LOOKED_AT, Part, kind_of, share, thinned_parts, together
 from .inference import StructuralInference
+from .plan import Plan
 from .search import Side
 from .summary import account
 
