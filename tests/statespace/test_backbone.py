@@ -288,6 +288,16 @@ def test_a_belief_streams_what_predict_says(fitted, walk):
 
 
 @pytest.mark.slow
+def test_rows_of_a_stream_may_come_in_one_array_that_is_filled_anew(fitted, walk):
+    kept, filled, row = fitted.start(), fitted.start(), np.empty(1)
+    for x in walk[:10]:
+        row[:] = x
+        filled.update(row)
+        row[:] = 99.0
+        assert_array_equal(filled.predict().mean(), kept.update(x.copy()).predict().mean())
+
+
+@pytest.mark.slow
 def test_a_belief_refuses_what_a_series_would_be_refused_for(fitted, walk):
     for x, message in (
         (np.zeros((2, 1)), "one observation"),

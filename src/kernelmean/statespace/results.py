@@ -261,7 +261,7 @@ class LineBelief(ShiftedLaw, LatentBelief):
     def update(self, x) -> Self:
         """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
         point, seen = as_observation(x, self._points_of)
-        z = self.transform.along(arrays.to_numpy(point))[0] if seen[0] else None
+        z = self.transform.along(arrays.to_numpy(point))[0].copy() if seen[0] else None
         usable = z is not None and self._line.settled(np.diag(self.extra)[None])[0]
         off = z - self.shift if usable else np.full(len(self.shift), np.nan)
         super().update(arrays.like(off, point))
