@@ -113,13 +113,14 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         weights = _normalised(sample_weight, points)
         rows = enough(rows, points.shape[1], "X", most=2)
         self._n = points.shape[0] if rows is None else rows.n
-        start = with_bandwidth(self.kernel, self.bandwidth, arrays.to_numpy(points), "kernel")
+        plain, shares = arrays.to_numpy(points), _uneven(weights)
+        start = with_bandwidth(self.kernel, self.bandwidth, plain, "kernel", shares)
         kernel: Any = fitted_kernel(start, points, names=checks.column_names(X))
         few, different = _thinned(points, weights)
         kernels = [kernel]
         if self.bandwidth is None:
             if self.kernel == "gaussian" and points.shape[1] > 1:
-                kernels.append(CorrelatedGaussian.of(arrays.to_numpy(points), kernel.lengthscale))
+                kernels.append(CorrelatedGaussian.of(plain, kernel.lengthscale, shares))
             kernels = [_searched(*few, different * self._n, kernel) for kernel in kernels]
         judged = (_judged(*few, k) for k in kernels)
         self.loo_score_, left_out, kernel = min(judged, key=lambda told: told[0])
@@ -210,6 +211,12 @@ def _normalised(weights, points) -> Array:
     if abs(total) <= 1e-12 * float(xp.sum(xp.abs(weights))):
         raise ValueError("sample_weight sums to zero; weights with a sum that is not are needed")
     return weights / total
+
+
+def _uneven(weights) -> np.ndarray | None:
+    """Those of a sample, none below zero; None where all are equal."""
+    shares = arrays.to_numpy(weights).clip(0.0)
+    return shares if np.ptp(shares) > 0 else None
 
 
 def _judged(points, weights, kernel: Any) -> tuple[float, Array, Any]:

@@ -60,9 +60,15 @@ class CorrelatedGaussian(Gaussian):
         object.__setattr__(self, "correlation", tuple(map(tuple, R.tolist())))
 
     @classmethod
-    def of(cls, X: np.ndarray, lengthscale) -> Self:
-        """With the correlations of the columns of X, none of which may be constant."""
-        R = correlations(len(X) * np.corrcoef(X.T), len(X))
+    def of(cls, X: np.ndarray, lengthscale, weights: np.ndarray | None = None) -> Self:
+        """With the correlations of the columns of X, none of which may be constant.
+
+        Rows may have weights (n,), none below zero.
+        """
+        C = np.cov(X.T, aweights=weights)
+        spread = C.diagonal() ** 0.5
+        n = len(X) if weights is None else weights.sum() ** 2 / (weights**2).sum()
+        R = correlations(n * C / np.outer(spread, spread), n)
         return cls(lengthscale, correlation=(R + R.T) / 2)
 
     @cached_property
