@@ -43,8 +43,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     A row of NaN is a missing observation, and one unlike any seen in training (a collapse: Σw
     next to nothing) says nothing either: in both the prediction stays. (Collapse is seen by
-    kernels that vanish far away; with coordinates that do not, `RandomFourier` and `Neural`,
-    nothing collapses.) States must stay where the training states were; two densities follow one
+    kernels that vanish far away; with coordinates that do not, `RandomFourier` and `Neural`, it
+    is chance.) States must stay where the training states were; two densities follow one
     state as far as twice its range beyond.
 
     Parameters

@@ -133,9 +133,9 @@ class CorrelatedGaussian(Gaussian):
 class Gaussian4(_Radial, named=True):
     """k(x, x') = Π_j (1 − t_j²/3) exp(−t_j²/2), t = (x − x')/ℓ: a smoothing kernel of order four.
 
-    Its density ½(3 − t²)φ(t) has no second moment, so that the bias of a density smoothed with it
-    is of order ℓ⁴, not ℓ²; it dips below zero beyond √3 ℓ. It is positive definite, and smooths
-    densities of one column.
+    Its density ½(3 − t²)φ(t) has a second moment of zero, so that the bias of a density smoothed
+    with it is of order ℓ⁴, not ℓ²; it dips below zero beyond √3 ℓ. It is positive definite, and
+    smooths densities of one column.
 
     Parameters
     ----------

@@ -116,9 +116,9 @@ class SpaceAnswers(ChainEstimator):
     def predict(self, X, lengths=None, inputs=None) -> Array:
         """One-step forecasts E[y_t | y_1, ..., y_{t-1}] of every row, (n, d).
 
-        The first row of a sequence gets the mean of the rows of training. For the rows after those
-        of training give both, `predict(X)[n:]`: a series that begins anew knows nothing of what was
-        before.
+        The first row of a sequence gets the mean of the law that sequences begin in. For the rows
+        after those of training give both, `predict(X)[n:]`: a series that begins anew knows nothing
+        of what was before.
 
         Parameters
         ----------
