@@ -377,3 +377,15 @@ def test_every_estimator_is_asked_for_a_summary():
     ours = [c for n, c in classes().items() if hasattr(c, "fit") and n in km.__all__]
     estimators = {c for c in ours if not issubclass(c, km.FeatureMap)}
     assert estimators <= {type(loaded(name)) for name in FITTED}
+
+
+@pytest.mark.parametrize("names", [["a", "a_std"], ["b", "extrapolated"]])
+def test_no_two_columns_of_a_table_have_one_name(names):
+    """The mean of the column a_std stood where the spread of a is looked for."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 1))
+    Y = pandas.DataFrame(X + rng.normal(size=(60, 2)), columns=names)
+    laws = km.ConditionalEmbedding().fit(X, Y).at(X[:2])
+    with pytest.raises(ValueError, match=f"two columns .* would be called '{names[1]}'"):
+        laws.to_frame()
