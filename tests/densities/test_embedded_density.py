@@ -334,7 +334,7 @@ class TestWide:
             km.EmbeddedDensity(wide=bad).fit(points())
 
 
-@pytest.mark.parametrize("narrow, lean", [(1e-2, 0.0), (1.0, 0.95)])
+@pytest.mark.parametrize(("narrow", "lean"), [(1e-2, 0.0), (1.0, 0.95)])
 def test_rows_without_weight_have_no_part_in_the_bandwidth(narrow, lean):
     rng = np.random.default_rng(0)
     cov = [[1.0, lean * narrow], [lean * narrow, narrow**2]]

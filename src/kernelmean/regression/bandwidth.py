@@ -18,15 +18,17 @@ def silverman(Y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
 
     Rows may have weights (n,), none below zero.
     """
-    n, d, how = *Y.shape, "linear"
+    n: float = len(Y)
+    how: dict[str, Any] = {}
     if weights is not None:
-        Y, weights, how = Y[weights > 0], weights[weights > 0], "inverted_cdf"
-        n = weights.sum() ** 2 / (weights**2).sum()
-    low, high = np.quantile(Y, [0.159, 0.841], axis=0, weights=weights, method=how)
-    variance = np.average((Y - np.average(Y, axis=0, weights=weights)) ** 2, axis=0, weights=weights)
-    deviation = np.where(arrays.still(Y), 0.0, variance**0.5)
+        Y, weights = Y[weights > 0], weights[weights > 0]
+        n, how = weights.sum() ** 2 / (weights**2).sum(), {"method": "inverted_cdf"}
+    low, high = np.quantile(Y, [0.159, 0.841], axis=0, weights=weights, **how)
+    off = Y - np.average(Y, axis=0, weights=weights)
+    deviation = np.average(off**2, axis=0, weights=weights) ** 0.5
+    deviation = np.where(arrays.still(Y), 0.0, deviation)
     spread = np.where(high > low, np.minimum(deviation, 0.5 * (high - low)), deviation)
-    return normal_bandwidth(n, d) * np.where(spread < checks.SMALLEST, 0.0, spread)
+    return normal_bandwidth(n, Y.shape[1]) * np.where(spread < checks.SMALLEST, 0.0, spread)
 
 
 def spread_ties(Y: np.ndarray) -> np.ndarray:

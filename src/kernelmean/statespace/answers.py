@@ -296,7 +296,9 @@ class SpaceAnswers(ChainEstimator):
         parts = self.chain_, prior, self.columns, self.nodes_
         if self.backbone_ is None:
             return LatentBelief(*parts)
-        return LineBelief(*parts, self.backbone_, first)
+        belief = LineBelief(*parts, self.backbone_, first)
+        belief.input_names = self.input_names_
+        return belief
 
     # ------------------------------------------------------------ laws
 
