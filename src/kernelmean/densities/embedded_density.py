@@ -40,10 +40,10 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         The smoothing kernel; a lengthscale of its own is replaced by the bandwidth. "gaussian"
         leans as several columns do (`CorrelatedGaussian`) where M is less so.
     bandwidth : float or sequence of float, optional
-        γ, or one per column. None minimises the score over multiples of Silverman's rule, on at
-        most 2,000 evenly spaced rows, and follows the rate n^{−1/(d+4)} from there. Copies of a row
-        (a join, a bootstrap) are left out together; of one column, which may be rounded, only if
-        all values are there equally often.
+        γ, or one per column. None minimises the score over multiples of Silverman's rule (for rows
+        with their weights), on at most 2,000 evenly spaced rows, and follows the rate n^{−1/(d+4)}
+        from there. Copies of a row (a join, a bootstrap) are left out together; of one column,
+        which may be rounded, only if all values are there equally often.
     wide : "auto" or float in [0, 1)
         Share a of a wide law (Laplace, 1.5 mean deviations of X about its median). "auto" is the
         share under which rows left out are likeliest; 0 if the bandwidth is given, and of angles.
