@@ -161,6 +161,15 @@ def test_refusals(one, plain, data):
         KernelIVEffect().fit(y, T, X, Z=T, W=X[:7])
 
 
+def test_a_fit_that_fails_leaves_the_one_before(data):
+    y, T, X, Z, W = data
+    model = KernelIVEffect(split=0.5).fit(y, T[:, 0], X, Z=Z, W=W)
+    before = model.effect(X[:5])
+    with pytest.raises(ValueError, match="is constant"):
+        model.fit(y[:, None], T, Z=0 * Z)
+    assert_array_equal(model.effect(X[:5]), before)
+
+
 def test_columns_in_another_order_are_refused(data):
     y, T, X, Z, W = data
     table = pd.DataFrame(np.hstack([X, W]), columns=["age", "size"])

@@ -90,6 +90,38 @@ def test_an_estimator_has_it_and_files_do_not(tmp_path):
     assert not hasattr(km.load(tmp_path / "m.km"), "fit_time_")
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        km.ConditionalEmbedding(),
+        km.ConditionalDensity(reg=0.1),
+        km.EmbeddedDensity(),
+        km.KernelBayes(),
+        km.KernelBayes("density", reg=0.1),
+        km.DensityRatio(),
+        km.KernelIV(tune_lengthscale=False),
+        km.KernelBayesFilter(inference="kbr"),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_fit_that_fails_late_leaves_the_estimator_as_it_was(model, rng):
+    """Of rows that are refused after the first steps, for they have no lengthscale."""
+    X, Z = rng.normal(size=(60, 2)), rng.normal(size=(60, 4))
+    y = X[:, 0] + 0.1 * rng.normal(size=60)
+    two = {km.DensityRatio: (X, X + 0.3), km.KernelIV: (X, y, Z)}.get(type(model), (X, y))
+    flat = [np.ones((60, 4)), *two[1:]]
+    if isinstance(model, km.DensityRatio):
+        flat[1] = flat[0]
+    with pytest.raises(ValueError, match="constant"):
+        model.fit(*flat)
+    assert not [name for name in vars(model) if name.endswith("_")]
+    ask = getattr(model.fit(*two), "pdf" if isinstance(model, km.EmbeddedDensity) else "predict")
+    before = ask(two[0])
+    with pytest.raises(ValueError, match="constant"):
+        model.fit(*flat)
+    np.testing.assert_array_equal(ask(two[0]), before)
+
+
 @pytest.mark.slow
 def test_every_estimator_tells_its_stages(rng, capsys):
     X = rng.normal(size=(40, 1))

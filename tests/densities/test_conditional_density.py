@@ -1032,6 +1032,18 @@ def test_a_day_later_the_hour_is_the_same(others):
 
 
 @pytest.mark.slow
+def test_columns_far_from_zero_do_not_turn_the_search():
+    """Of times in seconds lengthscales were sought by slopes of which rounding was most."""
+    rng = np.random.default_rng(11)
+    far = rng.normal(size=(120, 2)) + 1e8
+    near = far - 1e8
+    y = np.sin(2 * near[:, 0]) + 0.3 * near[:, 1] + 0.3 * rng.normal(size=120)
+    here, there = (km.ConditionalDensity(location=False).fit(X, y) for X in (near, far))
+    assert_allclose(there.scales_, here.scales_, rtol=1e-6)
+    assert_allclose(there.predict(far[:9]), here.predict(near[:9]), atol=1e-6)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("units", [(1000.0, 1.0), (1.0, 1000.0), (1 / 3, 7.0)])
 def test_units_do_not_turn_the_search(units):
     """Few rows, where λ of the location would otherwise be as small as rounding errors allow."""

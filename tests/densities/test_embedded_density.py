@@ -334,6 +334,24 @@ class TestWide:
             km.EmbeddedDensity(wide=bad).fit(points())
 
 
+@pytest.mark.parametrize(("narrow", "lean"), [(1e-2, 0.0), (1.0, 0.95)])
+def test_rows_without_weight_have_no_part_in_the_bandwidth(narrow, lean):
+    rng = np.random.default_rng(0)
+    cov = [[1.0, lean * narrow], [lean * narrow, narrow**2]]
+    X, fresh = (rng.multivariate_normal([0, 0], cov, n) for n in (200, 1000))
+    apart = np.concatenate([X, rng.normal(size=(300, 2))])
+    alone = km.EmbeddedDensity().fit(X)
+    weighted = km.EmbeddedDensity().fit(apart, sample_weight=np.repeat([2.0, 0.0], [200, 300]))
+    assert_allclose(weighted.bandwidth_, alone.bandwidth_, rtol=0.02)
+    assert_allclose(weighted.score(fresh) / 1000, alone.score(fresh) / 1000, atol=0.01)
+
+
+def test_equal_weights_are_none():
+    X = points(d=2)
+    weighted = km.EmbeddedDensity().fit(X, sample_weight=np.full(len(X), 3.0))
+    assert_array_equal(weighted.bandwidth_, km.EmbeddedDensity().fit(X).bandwidth_)
+
+
 def test_names_inputs_and_lists():
     X, w = points(d=2), signed()
     before = X.copy(), w.copy()

@@ -741,3 +741,17 @@ def test_shortest_intervals_are_those_of_the_density():
         m.interval(0.8, 0.0, "shortest")
     with pytest.raises(ValueError, match="bandwidth is 'wide'; it must be one of"):
         m.interval(0.8, "wide", "shortest")
+
+
+@pytest.mark.parametrize("laws", ["ConditionalEmbedding", "KernelBayes"])
+def test_shortest_intervals_of_laws_whose_quantiles_are_steps(laws):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (150, 1))
+    y = np.sin(2 * X[:, 0]) + 0.3 * rng.exponential(size=150)
+    model = getattr(km, laws)().fit(X, y)
+    law = (model.at if laws == "ConditionalEmbedding" else model.posterior)([[0.5]])
+    lower, upper = law.interval(0.8, kind="shortest")
+    grid = np.linspace(lower.item(), upper.item(), 2001)
+    assert_allclose(np.trapezoid(law.density(grid[:, None])[0], grid), 0.8, atol=2e-3)
+    central = law.interval(0.8, bandwidth=None)
+    assert (upper - lower < central.upper - central.lower).all()

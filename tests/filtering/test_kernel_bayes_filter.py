@@ -423,6 +423,15 @@ class TestSupervision:
         assert_allclose(np.diag(extra), [m.w[60] for m in expected], atol=1e-8)
         assert_array_equal(extra - np.diag(np.diag(extra)), 0.0)
 
+    def test_what_was_told_may_be_written_over(self, pairs):
+        """Laws are formed when they are asked for."""
+        kept, given = tracker(), [np.array(part) for part in pairs]
+        found = kept.filter(TEST.X, supervision=tuple(given))
+        for part in given:
+            part[...] = 9.0
+        expected = kept.filter(TEST.X, supervision=pairs)
+        assert_array_equal(found.interval(0.9), expected.interval(0.9))
+
     def test_the_next_prediction_starts_from_the_supervised_state_too(self, pairs):
         x_s, z_s, _ = pairs
         model = tracker()

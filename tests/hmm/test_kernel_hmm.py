@@ -119,6 +119,8 @@ class TestWhatIsLearned:
         assert_allclose(m.startprob_ @ m.transmat_, m.startprob_, atol=1e-10)
         assert_allclose(m.transmat_.sum(axis=1), 1.0)
         assert_array_equal(m.get_stationary_distribution(), m.startprob_)
+        m.get_stationary_distribution()[:] = 0.0  # is the caller's own
+        assert m.startprob_.sum() > 0.99
         assert m.emissions_.batch == 2
         assert_allclose(m.emissions_.total(), 1.0, atol=1e-6 if refine else 0.2)
         assert (np.diff(m.singular_values_) <= 0).all()

@@ -377,3 +377,49 @@ def test_every_estimator_is_asked_for_a_summary():
     ours = [c for n, c in classes().items() if hasattr(c, "fit") and n in km.__all__]
     estimators = {c for c in ours if not issubclass(c, km.FeatureMap)}
     assert estimators <= {type(loaded(name)) for name in FITTED}
+
+
+@pytest.mark.parametrize("names", [["a", "a_std"], ["b", "extrapolated"]])
+def test_no_two_columns_of_a_table_have_one_name(names):
+    """The mean of the column a_std stood where the spread of a is looked for."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 1))
+    Y = pandas.DataFrame(X + rng.normal(size=(60, 2)), columns=names)
+    laws = km.ConditionalEmbedding().fit(X, Y).at(X[:2])
+    with pytest.raises(ValueError, match=f"two columns .* would be called '{names[1]}'"):
+        laws.to_frame()
+
+
+@pytest.mark.slow
+def test_names_in_another_order_are_refused_wherever_a_table_or_its_row_is_taken():
+    """Where they were not looked at, the one column was taken for the other."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    U = pandas.DataFrame(rng.normal(size=(60, 2)), columns=["u", "v"])
+    X = pandas.DataFrame(U.to_numpy() + 0.3 * rng.normal(size=(60, 2)), columns=["a", "b"])
+    row, turned, U_turned = X.iloc[3], X.iloc[3][["b", "a"]], U[["v", "u"]]
+    bayes = km.KernelBayes().fit(X, U)
+    quick = km.EM(n_init=1, max_iter=2)
+    driven = km.KernelStateSpace(em=quick).fit(X, inputs=U)
+    regimes = km.KernelHMM(2, random_state=0, em=quick).fit(X, inputs=U)
+    starts = [
+        km.KernelBayesFilter(inference="kbr").fit(X, U).start,
+        regimes.start,
+        km.KernelStateSpace(backbone=None, em=quick).fit(X).start,
+        lambda: driven.start(inputs=U[:1]),
+    ]
+    for start in starts:
+        given = start().update(row).mean()
+        np.testing.assert_array_equal(given, start().update(row.to_numpy()).mean())
+        with pytest.raises(ValueError, match="x has columns .* the same order is needed"):
+            start().update(turned)
+    for start in (starts[1], starts[3]):
+        start().predict(U.iloc[1])
+        with pytest.raises(ValueError, match="inputs has columns .* the same order is needed"):
+            start().predict(U_turned.iloc[1])
+    with pytest.raises(ValueError, match="y has columns .* the same order is needed"):
+        km.ConditionalEmbedding().fit(X, U).score(X, U_turned)
+    for told, message in (((X[["b", "a"]], U, 1.0), "x_s has"), ((X, U_turned, 1.0), "z_s has")):
+        with pytest.raises(ValueError, match=message):
+            bayes.predict(X[:2], supervision=told)

@@ -75,6 +75,17 @@ def test_scale_gradient(kernel):
     assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("kernel", [km.Gaussian(0.7), km.Matern(2.5, (0.7, 1.9))])
+def test_scale_gradient_far_from_zero(kernel, rng):
+    """Times in seconds, say: squares of the columns themselves have no digits left."""
+    X, W = rng.normal(size=(30, 2)).round(3), rng.normal(size=(30, 9))
+    far = X + 2.0**30
+    near = far - 2.0**30  # as they are there, to the bit
+    expected = kernel.scale_gradient(near, near[:9], W)
+    # points are rounded to 2e-7 lengthscales there
+    assert_allclose(kernel.scale_gradient(far, far[:9], W), expected, rtol=1e-5)
+
+
 def test_scale_gradient_is_zero_without_a_lengthscale():
     X, _, Z = data(10)
     for kernel in (km.Linear(), km.Delta(), km.Linear(offset=2.0) + km.Delta()):

@@ -288,6 +288,29 @@ def test_a_belief_streams_what_predict_says(fitted, walk):
 
 
 @pytest.mark.slow
+def test_the_level_may_be_millions_of_spreads(walk):
+    """Heights in metres, frequencies: the constant was taken for a lag, and left out."""
+    options = km.Backbone(difference=0, transform=None)
+    far = walk + 2.0**24
+    near = far - 2.0**24  # as they are there, to the bit
+    model, here = (
+        km.KernelStateSpace(backbone=options, em=QUICK).fit(X).forecast(X, 5) for X in (far, near)
+    )
+    assert_allclose(model.mean() - 2.0**24, here.mean(), atol=1e-5)
+    assert_allclose(model.std(), here.std(), rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_rows_of_a_stream_may_come_in_one_array_that_is_filled_anew(fitted, walk):
+    kept, filled, row = fitted.start(), fitted.start(), np.empty(1)
+    for x in walk[:10]:
+        row[:] = x
+        filled.update(row)
+        row[:] = 99.0
+        assert_array_equal(filled.predict().mean(), kept.update(x.copy()).predict().mean())
+
+
+@pytest.mark.slow
 def test_a_belief_refuses_what_a_series_would_be_refused_for(fitted, walk):
     for x, message in (
         (np.zeros((2, 1)), "one observation"),

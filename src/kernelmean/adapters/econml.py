@@ -74,13 +74,12 @@ class KernelIVEffect(Saveable):
         n = treatments.shape[0]
         features, controls = (_exogenous(part, name, n) for part, name in ((X, "X"), (W, "W")))
         C = np.hstack([features, controls])
-        self._shape = np.shape(Y)[1:], np.shape(T)[1:]
+        y = np.ravel(Y) if np.shape(Y) == (n, 1) else Y
+        model = KernelIV(**self.parameters).fit(treatments, y, Z, C if C.shape[1] else None)
+        self.model_, self._shape = model, (np.shape(Y)[1:], np.shape(T)[1:])
         self._widths = treatments.shape[1], features.shape[1]
         self._names = checks.column_names(X)
         self._controls = controls[evenly(n, CONTROLS)] if controls.shape[1] else controls[:1]
-        self.model_ = KernelIV(**self.parameters)
-        Y = np.ravel(Y) if np.shape(Y) == (n, 1) else Y
-        self.model_.fit(treatments, Y, Z, C if C.shape[1] else None)
         return self
 
     def summary(self) -> Summary:

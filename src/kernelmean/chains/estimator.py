@@ -231,7 +231,9 @@ class ChainEstimator(Saveable, BaseEstimator):
         >>> belief.predict().probabilities.round(1)
         array([0.4, 0.6])
         """
-        return RegimeBelief(self.chain_, prior, self.columns)
+        belief = RegimeBelief(self.chain_, prior, self.columns)
+        belief.input_names = self.input_names_
+        return belief
 
     @property
     def columns(self) -> Labels:

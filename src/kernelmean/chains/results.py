@@ -1,5 +1,6 @@
 """What a hidden Markov model returns: forecasts, and a belief that is carried on row by row."""
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -123,8 +124,15 @@ def as_prior(prior, K: int) -> np.ndarray:
     return p / p.sum()
 
 
-def as_observation(x, points: Array) -> tuple[Array, np.ndarray]:
+def check_row(x, names: Sequence[str] | None, name: str) -> None:
+    """Entries of a row of a table that are called as columns of training stand in their order."""
+    if hasattr(x, "iloc") and np.ndim(x) == 1:
+        checks.check_order(x.to_frame().T, names, name, "the training data")
+
+
+def as_observation(x, points: Array, names: Sequence[str] | None) -> tuple[Array, np.ndarray]:
     """One observation as a row, (1, d), and whether it is there; `points` are of training."""
+    check_row(x, names, "x")
     x = checks.as_floats(x, "x")
     if x.ndim == 0:
         x = x[None]
@@ -142,6 +150,7 @@ class RegimeBelief(ObservationLaw):
     """
 
     observation = attribute("observation", "embedding")
+    input_names: Sequence[str] | None = None
 
     def __init__(self, model: FittedChain, prior, labels: Labels):
         self._model, self.bandwidth, self.labels = model, model.spread, labels
@@ -155,6 +164,7 @@ class RegimeBelief(ObservationLaw):
 
     def predict(self, inputs=None) -> Self:
         """One step on in time; `inputs`, (k,), are those of the next row, where they drive it."""
+        check_row(inputs, self.input_names, "inputs")
         chain = self._model.chain
         row = None if inputs is None else np.atleast_2d(np.asarray(inputs))
         moves = chain.into(as_inputs(row, 1, chain.n_inputs))
@@ -163,7 +173,7 @@ class RegimeBelief(ObservationLaw):
 
     def update(self, x) -> Self:
         """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
-        point, seen = as_observation(x, self._model.emissions.points)
+        point, seen = as_observation(x, self._model.emissions.points, self.labels.columns)
         gaps = None if seen.all() else gaps_in(np.atleast_1d(arrays.to_numpy(x))[None])
         self._probabilities = self._model.updated(self._probabilities, point, seen, gaps)
         return self

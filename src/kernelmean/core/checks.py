@@ -424,7 +424,8 @@ def generator(random_state) -> np.random.Generator:
         return np.random.default_rng(random_state)
     except (TypeError, ValueError) as err:
         raise ValueError(
-            f"random_state is {random_state!r}; None, a whole number or a numpy Generator is needed"
+            f"random_state is {random_state!r}; None, a whole number of at least 0 or a numpy "
+            "Generator is needed"
         ) from err
 
 

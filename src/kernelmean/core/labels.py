@@ -68,18 +68,28 @@ class Labels(Saveable):
             return list(self.columns)
         return [stem] if d == 1 else [f"{stem}{j}" for j in range(d)]
 
-    def frame(self, parts: Mapping[str, Any], stem: str = "y"):
-        """A DataFrame of arrays (m, d): columns `name` + suffix, those of one name side by side."""
+    def frame(self, parts: Mapping[str, Any], stem: str = "y", extrapolated=None):
+        """A DataFrame of arrays (m, d): columns `name` + suffix, those of one name side by side.
+
+        And `extrapolated`, where it is known. No two may have one name.
+        """
         arrays = {suffix: to_numpy(part) for suffix, part in parts.items()}
         tables = {suffix: a.reshape(len(a), -1) for suffix, a in arrays.items()}
         n, d = next(iter(tables.values())).shape
-        columns = {
-            f"{name}{suffix}": table[:, j]
+        told = [
+            (f"{name}{suffix}", table[:, j])
             for j, name in enumerate(self.named(d, stem))
             for suffix, table in tables.items()
-        }
+        ]
+        told += [] if extrapolated is None else [("extrapolated", extrapolated)]
+        names = [name for name, _ in told]
+        if again := [name for name in names if names.count(name) > 1]:
+            raise ValueError(
+                f"two columns of the table of answers would be called {again[0]!r}, as one of the "
+                "data is; another name of it in fit is needed"
+            )
         own = self.index is not None and len(self.index) == n
-        return pandas().DataFrame(columns, index=self.index if own else None)
+        return pandas().DataFrame(dict(told), index=self.index if own else None)
 
 
 def _regular(index):
@@ -122,10 +132,7 @@ def law_frame(law, labels: Labels, level: float, stem: str = "y"):
     lower, upper = law.interval(level)
     told = {"": law.mean(), "_std": law.std(), "_lower": lower, "_upper": upper}
     parts = {suffix: np.atleast_2d(to_numpy(part)) for suffix, part in told.items()}
-    frame = labels.frame(parts, stem)
-    if law.extrapolated is not None:
-        frame["extrapolated"] = law.extrapolated
-    return frame
+    return labels.frame(parts, stem, law.extrapolated)
 
 
 def pandas() -> Any:

@@ -82,16 +82,22 @@ def evaluated(loss: float) -> float:
 def timed(fit: Callable) -> Callable:
     """A method `fit` that leaves `fit_time_` on its estimator: wall seconds by stage, and in total.
 
-    Stages that run side by side in threads may add up to more than the total.
+    Stages that run side by side in threads may add up to more than the total. Where it fails, or
+    is interrupted, the estimator is what it was before.
     """
 
     @wraps(fit)
     def inside(self, *args, **kwargs):
         seconds: dict[str, float] = {}
         told = kwargs.get("verbose", getattr(self, "verbose", False)) is True and _LINES.get()
-        whole = _Stage(type(self).__name__, seconds, told)
-        with within(_UNDER_WAY, whole), stage("total"):
-            fitted = fit(self, *args, **kwargs)
+        whole, before = _Stage(type(self).__name__, seconds, told), dict(vars(self))
+        try:
+            with within(_UNDER_WAY, whole), stage("total"):
+                fitted = fit(self, *args, **kwargs)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
         self.fit_time_ = seconds
         return fitted
 

@@ -122,7 +122,7 @@ class ConditionalDensity(Saveable, BaseEstimator):
     reg_ : float
     loo_score_ : float
         M at the parameters used, with nλ held fixed while a row is out; around a location, of the
-        density of the residuals.
+        density of the residuals. Without an intercept, of Σ_j w_j k̄_γ as it stands, not over Σ w.
     kernel_x_, kernel_y_, features_ : as used
     scales_ : array of shape (d_x,)
         Lengthscales found, as multiples of the medians.

@@ -1,7 +1,7 @@
 """Levels of intervals and regions corrected by rows left out, so that they hold what they say."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -55,8 +55,8 @@ class ConformalDensity(Saveable):
     """
 
     density: Any  # ConditionalDensity
-    intervals: np.ndarray
-    regions: np.ndarray
+    intervals: np.ndarray = field(repr=False)
+    regions: np.ndarray = field(repr=False)
     split: bool
 
     @classmethod

@@ -40,10 +40,10 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         The smoothing kernel; a lengthscale of its own is replaced by the bandwidth. "gaussian"
         leans as several columns do (`CorrelatedGaussian`) where M is less so.
     bandwidth : float or sequence of float, optional
-        γ, or one per column. None minimises the score over multiples of Silverman's rule, on at
-        most 2,000 evenly spaced rows, and follows the rate n^{−1/(d+4)} from there. Copies of a row
-        (a join, a bootstrap) are left out together; of one column, which may be rounded, only if
-        all values are there equally often.
+        γ, or one per column. None minimises the score over multiples of Silverman's rule (for rows
+        with their weights), on at most 2,000 evenly spaced rows, and follows the rate n^{−1/(d+4)}
+        from there. Copies of a row (a join, a bootstrap) are left out together; of one column,
+        which may be rounded, only if all values are there equally often.
     wide : "auto" or float in [0, 1)
         Share a of a wide law (Laplace, 1.5 mean deviations of X about its median). "auto" is the
         share under which rows left out are likeliest; 0 if the bandwidth is given, and of angles.
@@ -113,13 +113,14 @@ class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
         weights = _normalised(sample_weight, points)
         rows = enough(rows, points.shape[1], "X", most=2)
         self._n = points.shape[0] if rows is None else rows.n
-        start = with_bandwidth(self.kernel, self.bandwidth, arrays.to_numpy(points), "kernel")
+        plain, shares = arrays.to_numpy(points), _uneven(weights)
+        start = with_bandwidth(self.kernel, self.bandwidth, plain, "kernel", shares)
         kernel: Any = fitted_kernel(start, points, names=checks.column_names(X))
         few, different = _thinned(points, weights)
         kernels = [kernel]
         if self.bandwidth is None:
             if self.kernel == "gaussian" and points.shape[1] > 1:
-                kernels.append(CorrelatedGaussian.of(arrays.to_numpy(points), kernel.lengthscale))
+                kernels.append(CorrelatedGaussian.of(plain, kernel.lengthscale, shares))
             kernels = [_searched(*few, different * self._n, kernel) for kernel in kernels]
         judged = (_judged(*few, k) for k in kernels)
         self.loo_score_, left_out, kernel = min(judged, key=lambda told: told[0])
@@ -210,6 +211,12 @@ def _normalised(weights, points) -> Array:
     if abs(total) <= 1e-12 * float(xp.sum(xp.abs(weights))):
         raise ValueError("sample_weight sums to zero; weights with a sum that is not are needed")
     return weights / total
+
+
+def _uneven(weights) -> np.ndarray | None:
+    """Those of a sample, none below zero; None where all are equal."""
+    shares = arrays.to_numpy(weights).clip(0.0)
+    return shares if np.ptp(shares) > 0 else None
 
 
 def _judged(points, weights, kernel: Any) -> tuple[float, Array, Any]:

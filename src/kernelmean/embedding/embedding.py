@@ -436,16 +436,15 @@ class MeanEmbedding(Scored, WeightedPoints):
         bandwidth : float or sequence of float, optional
             As for `quantile`.
         kind : "central" or "shortest"
-            Between the quantiles (1 − level)/2 and (1 + level)/2, or the narrowest of all: by the
-            bandwidth of `density` where there is none of its own.
+            Between the quantiles (1 − level)/2 and (1 + level)/2, or the narrowest of all, which
+            is that of the `density`.
 
         Returns
         -------
         Interval
             `lower` and `upper`, arrays of shape (d,) or (batch, d).
         """
-        own = isinstance(bandwidth, str) and bandwidth == "own"
-        if own and kind == "shortest" and self.bandwidth is None:
+        if isinstance(bandwidth, str) and bandwidth == "own" and kind == "shortest":
             bandwidth = None
         return Interval.between(self._like(ends(self._lines(bandwidth), level, kind)))
 

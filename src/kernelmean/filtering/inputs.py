@@ -63,7 +63,7 @@ def pairs(
     x_s, z_s, strength = unpack_supervision(supervision)
     checks.check_order(x_s, names_x, "x_s", "X")
     checks.check_order(z_s, names_z, "z_s", "the training states")
-    x_s, z_s = checks.as_points(x_s, "x_s"), checks.as_points(z_s, "z_s")
+    x_s, z_s = checks.as_points(x_s, "x_s"), checks.frozen(checks.as_points(z_s, "z_s"))
     checks.check_library(x_s, machine.points_x, "x_s")
     checks.check_library(z_s, machine.points, "z_s")
     checks.check_columns(x_s, machine.points_x.shape[1], "x_s", "X")

@@ -43,8 +43,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
 
     A row of NaN is a missing observation, and one unlike any seen in training (a collapse: Σw
     next to nothing) says nothing either: in both the prediction stays. (Collapse is seen by
-    kernels that vanish far away; with coordinates that do not, `RandomFourier` and `Neural`,
-    nothing collapses.) States must stay where the training states were; two densities follow one
+    kernels that vanish far away; with coordinates that do not, `RandomFourier` and `Neural`, it
+    is chance.) States must stay where the training states were; two densities follow one
     state as far as twice its range beyond.
 
     Parameters
@@ -422,7 +422,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         """
         check_is_fitted(self)
         labels, m = self._labels(Labels()), self.machine_
-        return Belief(m, m.first(inputs.belief(m, prior, labels.columns)), labels)
+        first = m.first(inputs.belief(m, prior, labels.columns))
+        return Belief(m, first, labels, getattr(self, "feature_names_in_", None))
 
     # ------------------------------------------------------------ inside
 

@@ -160,8 +160,10 @@ class Belief(_States):
     keeps a version.
     """
 
-    def __init__(self, machine: Recursion, step: Step, labels: Labels = Law.labels):
-        self.machine, self.step, self.labels = machine, step, labels
+    names_x: Sequence[str] | None = None  # of the observations
+
+    def __init__(self, machine: Recursion, step: Step, labels: Labels = Law.labels, names_x=None):
+        self.machine, self.step, self.labels, self.names_x = machine, step, labels, names_x
 
     def predict(self) -> Self:
         """One step on in time."""
@@ -177,8 +179,8 @@ class Belief(_States):
         supervision : tuple (x_s, z_s, strength), optional
             As for `KernelBayesFilter.filter`.
         """
-        point, seen = as_observation(x, self.machine.points_x)
-        names = None, self.labels.columns
+        names = self.names_x, self.labels.columns
+        point, seen = as_observation(x, self.machine.points_x, self.names_x)
         given = None if supervision is None else inputs.pairs(self.machine, supervision, *names)
         step = replace(self.step, collapsed=False)
         if seen[0]:

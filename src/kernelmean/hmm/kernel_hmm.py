@@ -478,7 +478,7 @@ class KernelHMM(ChainEstimator):
     def get_stationary_distribution(self) -> np.ndarray:
         """π with πQ = π, which is `startprob_` (as in hmmlearn)."""
         check_is_fitted(self)
-        return self.startprob_
+        return self.startprob_.copy()
 
     # ------------------------------------------------------------ in words, and in files
 

@@ -234,8 +234,7 @@ class StructuralInference:
         about = fit.coef, self.band_covariance_, level, simultaneous
         lower, upper = confidence_limits(rows, *about)
         parts = {"": rows @ fit.coef, "_lower": lower, "_upper": upper}
-        frame = Labels((fit.roles.y,), Labels.of(X).index).frame(parts)
-        return frame.assign(extrapolated=outside)
+        return Labels((fit.roles.y,), Labels.of(X).index).frame(parts, extrapolated=outside)
 
     def derivative(self, X, C=None, *, column=None) -> Array:
         """∂h/∂x_column at new regressors, in closed form.

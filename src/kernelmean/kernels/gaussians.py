@@ -60,9 +60,15 @@ class CorrelatedGaussian(Gaussian):
         object.__setattr__(self, "correlation", tuple(map(tuple, R.tolist())))
 
     @classmethod
-    def of(cls, X: np.ndarray, lengthscale) -> Self:
-        """With the correlations of the columns of X, none of which may be constant."""
-        R = correlations(len(X) * np.corrcoef(X.T), len(X))
+    def of(cls, X: np.ndarray, lengthscale, weights: np.ndarray | None = None) -> Self:
+        """With the correlations of the columns of X, none of which may be constant.
+
+        Rows may have weights (n,), none below zero.
+        """
+        C = np.cov(X.T, aweights=weights)
+        spread = C.diagonal() ** 0.5
+        n = len(X) if weights is None else weights.sum() ** 2 / (weights**2).sum()
+        R = correlations(n * C / np.outer(spread, spread), n)
         return cls(lengthscale, correlation=(R + R.T) / 2)
 
     @cached_property
@@ -127,9 +133,9 @@ class CorrelatedGaussian(Gaussian):
 class Gaussian4(_Radial, named=True):
     """k(x, x') = Π_j (1 − t_j²/3) exp(−t_j²/2), t = (x − x')/ℓ: a smoothing kernel of order four.
 
-    Its density ½(3 − t²)φ(t) has no second moment, so that the bias of a density smoothed with it
-    is of order ℓ⁴, not ℓ²; it dips below zero beyond √3 ℓ. It is positive definite, and smooths
-    densities of one column.
+    Its density ½(3 − t²)φ(t) has a second moment of zero, so that the bias of a density smoothed
+    with it is of order ℓ⁴, not ℓ²; it dips below zero beyond √3 ℓ. It is positive definite, and
+    smooths densities of one column.
 
     Parameters
     ----------

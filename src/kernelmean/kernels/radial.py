@@ -17,6 +17,7 @@ from .base import Kernel, Lengthscale
 
 __all__ = ["Gaussian", "Laplace", "Matern", "median_lengthscale"]
 
+FAR = 1024.0  # lengthscales from zero, where squares begin to lose digits
 MEDIAN_ROWS = 1000  # the median heuristic looks at no more rows than this
 
 
@@ -133,6 +134,8 @@ class _Radial(Kernel):
             return super().scale_gradient(X, Y, W)
         X, Y, W = self.in_units(X), self.in_units(Y), W * pull
         xp = arrays.namespace(X)
+        centre = FAR * xp.round(xp.mean(Y, axis=0) / FAR)  # about which squares keep digits
+        X, Y = X - centre, Y - centre
         slopes = xp.sum(W, axis=1) @ (X * X) + xp.sum(W, axis=0) @ (Y * Y)
         return arrays.to_numpy(slopes - 2 * xp.sum(X * (W @ Y), axis=0))
 

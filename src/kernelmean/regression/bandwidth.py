@@ -13,13 +13,22 @@ from ..kernels import Gaussian, as_kernel
 FIRST = (-1.3, 0.5)  # of log10 of the bandwidth, relative to Silverman's, at first
 
 
-def silverman(Y: np.ndarray) -> np.ndarray:
-    """Bandwidths (d,) of Silverman's rule; the spread is robust to heavy tails."""
-    n, d = Y.shape
-    low, high = np.quantile(Y, [0.159, 0.841], axis=0)
-    deviation = np.where(arrays.still(Y), 0.0, Y.std(axis=0))
+def silverman(Y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Bandwidths (d,) of Silverman's rule; the spread is robust to heavy tails.
+
+    Rows may have weights (n,), none below zero.
+    """
+    n: float = len(Y)
+    how: dict[str, Any] = {}
+    if weights is not None:
+        Y, weights = Y[weights > 0], weights[weights > 0]
+        n, how = weights.sum() ** 2 / (weights**2).sum(), {"method": "inverted_cdf"}
+    low, high = np.quantile(Y, [0.159, 0.841], axis=0, weights=weights, **how)
+    off = Y - np.average(Y, axis=0, weights=weights)
+    deviation = np.average(off**2, axis=0, weights=weights) ** 0.5
+    deviation = np.where(arrays.still(Y), 0.0, deviation)
     spread = np.where(high > low, np.minimum(deviation, 0.5 * (high - low)), deviation)
-    return normal_bandwidth(n, d) * np.where(spread < checks.SMALLEST, 0.0, spread)
+    return normal_bandwidth(n, Y.shape[1]) * np.where(spread < checks.SMALLEST, 0.0, spread)
 
 
 def spread_ties(Y: np.ndarray) -> np.ndarray:
@@ -58,8 +67,8 @@ def bandwidth_lines(bandwidth: np.ndarray, names: Sequence[str], given) -> list[
     return [Line.chosen(f"bandwidth of {name}", width, given) for name, width in pairs]
 
 
-def with_bandwidth(kernel, bandwidth, Y: np.ndarray, name: str) -> Any:
-    """A smoothing kernel at the bandwidth given, or at that of Silverman's rule.
+def with_bandwidth(kernel, bandwidth, Y: np.ndarray, name: str, weights=None) -> Any:
+    """A smoothing kernel at the bandwidth given, or at that of Silverman's rule for weighted rows.
 
     Raises
     ------
@@ -69,11 +78,11 @@ def with_bandwidth(kernel, bandwidth, Y: np.ndarray, name: str) -> Any:
     """
     kernel = as_kernel(kernel, name=name)
     if bandwidth is None:
-        flat = np.flatnonzero(silverman(Y) <= 0).tolist()
+        bandwidth = tuple(silverman(Y, weights).tolist())
+        flat = [j for j, width in enumerate(bandwidth) if width <= 0]
         if flat:
             of = {"kernel_y": "y", "kernel_z": "Z"}.get(name, "X")
             raise ValueError(f"{of}: columns {flat} are constant; drop them, or give a bandwidth")
-        bandwidth = tuple(silverman(Y).tolist())
     if not hasattr(kernel, "lengthscale"):
         raise ValueError(
             f"{name} is {kernel!r}; a Gaussian, Laplace or Matern kernel (in EmbeddedDensity also "

@@ -281,6 +281,12 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         """
         return like_target(self._law(X).quantile(q), self.one_output_)
 
+    def score(self, X, y, sample_weight=None) -> float:
+        """R² of `predict`, its average over the columns of y."""
+        check_is_fitted(self)
+        checks.check_order(y, self.target_names_, "y", "the training y")
+        return super().score(X, y, sample_weight)
+
     def loo_score(self, reg):
         """Leave-one-out loss at another λ, or at each of several, an array as long as `reg`."""
         loss = self.leave_one_out()

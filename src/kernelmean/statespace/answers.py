@@ -116,9 +116,9 @@ class SpaceAnswers(ChainEstimator):
     def predict(self, X, lengths=None, inputs=None) -> Array:
         """One-step forecasts E[y_t | y_1, ..., y_{t-1}] of every row, (n, d).
 
-        The first row of a sequence gets the mean of the rows of training. For the rows after those
-        of training give both, `predict(X)[n:]`: a series that begins anew knows nothing of what was
-        before.
+        The first row of a sequence gets the mean of the law that sequences begin in. For the rows
+        after those of training give both, `predict(X)[n:]`: a series that begins anew knows nothing
+        of what was before.
 
         Parameters
         ----------
@@ -296,7 +296,9 @@ class SpaceAnswers(ChainEstimator):
         parts = self.chain_, prior, self.columns, self.nodes_
         if self.backbone_ is None:
             return LatentBelief(*parts)
-        return LineBelief(*parts, self.backbone_, first)
+        belief = LineBelief(*parts, self.backbone_, first)
+        belief.input_names = self.input_names_
+        return belief
 
     # ------------------------------------------------------------ laws
 

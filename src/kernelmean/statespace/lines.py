@@ -85,7 +85,8 @@ class Design:
         """Coefficients, and the leverages of the usable rows, (m, 1), kept away from one."""
         rows, k = np.flatnonzero(self.usable), self.X.shape[1]
         nested = Nested(self, rows, 0)
-        spread = self.X[rows] @ np.linalg.pinv(nested.R[:k, :k], rcond=1e-11)
+        size, R = nested.in_sizes(k)
+        spread = (self.X[rows] / size) @ np.linalg.pinv(R, rcond=1e-11)
         return nested.coef(k), np.minimum((spread**2).sum(axis=1), MOST)[:, None]
 
 
@@ -122,7 +123,15 @@ class Nested:
 
     def coef(self, k: int) -> np.ndarray:
         """Coefficients of the first k columns."""
-        return np.linalg.lstsq(self.R[:k, :k], self.R[:k, -self.d :], rcond=1e-11)[0]
+        size, R = self.in_sizes(k)
+        return np.linalg.lstsq(R, self.R[:k, -self.d :], rcond=1e-11)[0] / size[:, None]
+
+    def in_sizes(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Sizes of the first k columns, (k,), and R in these: a level may be a million spreads."""
+        R = self.R[:k, :k]
+        size = np.linalg.norm(R, axis=0)
+        size = np.where(size > 0, size, 1.0)
+        return size, R / size
 
 
 # ------------------------------------------------------------ which line

@@ -10,7 +10,7 @@ import numpy as np
 from ..chains.emission import one_or_each
 from ..chains.markov import one_of
 from ..chains.model import FittedChain
-from ..chains.results import Batch, RegimeBelief, RegimeForecast, as_observation
+from ..chains.results import Batch, RegimeBelief, RegimeForecast, as_observation, check_row
 from ..chains.rows import as_inputs
 from ..core import Array, Labels, arrays
 from ..core.moments import block_rows
@@ -249,6 +249,7 @@ class LineBelief(ShiftedLaw, LatentBelief):
 
     def predict(self, inputs=None) -> Self:
         """One step on in time; `inputs`, (k,), are those of the next row."""
+        check_row(inputs, self.input_names, "inputs")
         row = None if inputs is None else np.atleast_2d(np.asarray(inputs))
         known, inputs = self._known, as_inputs(row, 1, self._line.n_inputs)
         if self._seen is None:
@@ -260,8 +261,8 @@ class LineBelief(ShiftedLaw, LatentBelief):
 
     def update(self, x) -> Self:
         """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
-        point, seen = as_observation(x, self._points_of)
-        z = self.transform.along(arrays.to_numpy(point))[0] if seen[0] else None
+        point, seen = as_observation(x, self._points_of, self.labels.columns)
+        z = self.transform.along(arrays.to_numpy(point))[0].copy() if seen[0] else None
         usable = z is not None and self._line.settled(np.diag(self.extra)[None])[0]
         off = z - self.shift if usable else np.full(len(self.shift), np.nan)
         super().update(arrays.like(off, point))
