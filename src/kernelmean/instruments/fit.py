@@ -48,6 +48,12 @@ class StructuralFit(Saveable):
         """The coordinates of h."""
         return self.draft.bases[0]
 
+    @property
+    def differs_along(self) -> list[str]:
+        """Exogenous columns that slopes along the endogenous ones go with."""
+        columns = dict.fromkeys(j for _, j in self.basis.polynomial.crossed)
+        return [self.roles.regressors[j] for j in columns]
+
     def __call__(self, points) -> Array:
         """h at rows of (X, C)."""
         return self.basis.by_blocks(lambda block: self.basis.transform(block) @ self.coef, points)

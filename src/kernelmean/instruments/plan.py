@@ -138,7 +138,8 @@ class Plan:
             fits.append(self.finish(choice.plain, parts, choice))
         if choice.plain or draft.bare:
             polynomial = joint([fit.basis.polynomial for fit in fits])
-            bends = self.fine(choice.carrier) if draft.bare else fits[0].draft
+            with checks.hushed():  # h has no part in these coordinates
+                bends = self.fine(choice.carrier) if draft.bare else fits[0].draft
             fits = [fit.written(polynomial, bends.bases[0].features) for fit in fits]
         balanced = self.sides[0].reg is None
         fit, *line = (replace(fit, **choice.widened(fit, balanced)) for fit in fits)

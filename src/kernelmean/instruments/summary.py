@@ -66,8 +66,7 @@ def _kernels(fit: StructuralFit) -> list[Block]:
         text = f"{k}: h is a line in {', '.join(fit.roles.x)}{one * (not fit.draft.crossed)}"
         of_x.append(Line("values of the instruments", k, text))
     if fit.draft.crossed:
-        those = {fit.roles.regressors[j]: None for _, j in fit.basis.polynomial.crossed}
-        text = f"of {', '.join(fit.roles.x)} go with {', '.join(those)}"
+        text = f"of {', '.join(fit.roles.x)} go with {', '.join(fit.differs_along)}"
         of_x.append(Line("slopes", fit.draft.trend, text))
     if fit.bent < 1.0:
         text = f"{fit.bent:.2g} of the way from two-stage least squares to what bends"

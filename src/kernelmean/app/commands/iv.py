@@ -464,6 +464,8 @@ def headline(a: Analysis, column: str) -> str:
     if e is not None:
         limits = {"value": signed(e.value), "low": signed(e.low), "high": signed(e.high)}
         average = " " + SAY("average", level=level_words(a.level), **limits)
+    if (along := a.model.fit_.differs_along) and column in a.columns.x:
+        average += " " + SAY("differs", along=names(along))
     others = "" if len(a.columns.regressors) == 1 else SAY("others")
     plain = "" if a.plain is None else SAY("plain", change=signed(change[PLAIN]))
     moved = {"x": column, "low": words.given(low), "high": words.given(high)}
