@@ -671,7 +671,7 @@ def test_rows_after_gaps_have_the_density_of_their_mixture(rng, d):
     X = np.cumsum(rng.standard_normal((150, d)), axis=0)
     X[40:43] = X[60] = X[100] = np.nan
     m = km.KernelStateSpace(backbone=km.Backbone(), kernel=km.Gaussian(), em=QUICK).fit(X)
-    rows, course = m.course(X)
+    rows, course = m._course(X)
     chain, unsure = m.chain_, np.flatnonzero(course.seen & ~rows.seen)
     laws = chain.predicted(rows) @ chain.emissions.weights
     points, found = chain.emissions.points, m.log_predictive(X)
@@ -733,7 +733,7 @@ def test_tune_keeps_the_line(walk):
     assert m.backbone == m.backbone_.options
     assert m.n_latent == 1
     plain = km.KernelStateSpace(backbone=None, em=QUICK).fit(walk[:110])
-    assert plain.near(1, 1, 1, None).backbone is None
+    assert plain._near(1, 1, 1, None).backbone is None
 
 
 @pytest.mark.slow

@@ -105,4 +105,4 @@ def interval_like_target(law, level: float, one_output: bool) -> Interval:
 
 def names_like(estimator, d: int) -> list[str]:
     """Names of the columns of X that an estimator was fitted to."""
-    return Labels.of(None, getattr(estimator, "feature_names_in_", None)).named(d, "x")
+    return Labels.known_to(estimator).named(d, "x")
