@@ -126,7 +126,7 @@ class ChainEstimator(Saveable, BaseEstimator):
         >>> belief.predict().probabilities.round(1)
         array([0.4, 0.6])
         """
-        return RegimeBelief(self.chain_, prior, Labels.known_to(self))
+        return RegimeBelief(self.chain_, prior, Labels.known_to(self), self.input_names_)
 
     @classmethod
     def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from ..embedding.law import Law
 from ..kernels import Delta, OnColumns
 from .markov import moved
 from .model import FittedChain, draws
-from .rows import as_inputs, gaps_in, observed_like
+from .rows import as_input_row, gaps_in, observed_like
 
 
 class Batch(Law):
@@ -123,8 +123,9 @@ def as_prior(prior, K: int) -> np.ndarray:
     return p / p.sum()
 
 
-def as_observation(x, points: Array) -> tuple[Array, np.ndarray]:
+def as_observation(x, points: Array, names=None) -> tuple[Array, np.ndarray]:
     """One observation as a row, (1, d), and whether it is there; `points` are of training."""
+    checks.check_order(checks.as_row(x), names, "x", "the training data")
     x = checks.as_floats(x, "x")
     if x.ndim == 0:
         x = x[None]
@@ -143,8 +144,9 @@ class RegimeBelief(ObservationLaw):
 
     observation = attribute("observation", "embedding")
 
-    def __init__(self, model: FittedChain, prior, labels: Labels):
+    def __init__(self, model: FittedChain, prior, labels: Labels, input_names=None):
         self._model, self.bandwidth, self.labels = model, model.spread, labels
+        self._input_names = input_names
         start = model.chain.startprob
         self._probabilities = start if prior is None else as_prior(prior, len(start))
 
@@ -156,14 +158,13 @@ class RegimeBelief(ObservationLaw):
     def predict(self, inputs=None) -> Self:
         """One step on in time; `inputs`, (k,), are those of the next row, where they drive it."""
         chain = self._model.chain
-        row = None if inputs is None else np.atleast_2d(np.asarray(inputs))
-        moves = chain.into(as_inputs(row, 1, chain.n_inputs))
+        moves = chain.into(as_input_row(inputs, chain.n_inputs, self._input_names))
         self._probabilities = moved(self._probabilities[None], moves)[0]
         return self
 
     def update(self, x) -> Self:
         """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
-        point, seen = as_observation(x, self._model.emissions.points)
+        point, seen = as_observation(x, self._model.emissions.points, self.labels.columns)
         gaps = None if seen.all() else gaps_in(np.atleast_1d(arrays.to_numpy(x))[None])
         self._probabilities = self._model.updated(self._probabilities, point, seen, gaps)
         return self

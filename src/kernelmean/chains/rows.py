@@ -137,8 +137,13 @@ def check_aligned(X, inputs) -> None:
         raise ValueError("inputs has another index than X; rows of the same times are needed")
 
 
-def as_inputs(inputs, n: int, count: int | None, name: str = "inputs") -> np.ndarray | None:
-    """Known inputs of n rows, as many columns as there were in fitting."""
+def as_inputs(
+    inputs, n: int, count: int | None, name: str = "inputs", known: list[str] | None = None
+) -> np.ndarray | None:
+    """Known inputs of n rows, the columns that there were in fitting."""
+    names = checks.column_names(inputs)
+    if names is not None and known is not None and names != known:
+        raise ValueError(f"{name} has the columns {names}; those of fitting are {known}")
     if count == 0 or (count is None and inputs is None):
         if inputs is not None:
             raise ValueError(f"{name} were given, and none in fitting")
@@ -151,6 +156,13 @@ def as_inputs(inputs, n: int, count: int | None, name: str = "inputs") -> np.nda
     if count is not None:
         checks.check_columns(found, count, name, "those of fitting")
     return found
+
+
+def as_input_row(inputs, count: int, known: list[str] | None) -> np.ndarray | None:
+    """The same of one row: numbers, (k,), or a Series or table that names them."""
+    row = checks.as_row(inputs)
+    row = row if row is None or np.ndim(row) == 2 else np.atleast_2d(np.asarray(row))
+    return as_inputs(row, 1, count, known=known)
 
 
 # ------------------------------------------------------------ what a fitted estimator is asked of
@@ -170,10 +182,7 @@ def rows_like(estimator, X, lengths=None, inputs=None) -> Rows:
 
 def inputs_like(estimator, inputs, n: int, name: str = "inputs") -> np.ndarray | None:
     """Known inputs of n rows, like those of fitting."""
-    names, known = checks.column_names(inputs), estimator.input_names_
-    if names is not None and known is not None and names != known:
-        raise ValueError(f"{name} has the columns {names}; those of fitting are {known}")
-    return as_inputs(inputs, n, estimator.inputs_, name)
+    return as_inputs(inputs, n, estimator.inputs_, name, estimator.input_names_)
 
 
 def points_like(estimator, X, name: str) -> tuple[Array, np.ndarray]:

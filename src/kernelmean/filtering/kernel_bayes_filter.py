@@ -422,7 +422,8 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         """
         check_is_fitted(self)
         labels, m = self._labels(Labels()), self.machine_
-        return Belief(m, m.first(inputs.belief(m, prior, labels.columns)), labels)
+        first = m.first(inputs.belief(m, prior, labels.columns))
+        return Belief(m, first, labels, getattr(self, "feature_names_in_", None))
 
     # ------------------------------------------------------------ inside
 

@@ -11,7 +11,7 @@ from ..chains.emission import one_or_each
 from ..chains.markov import one_of
 from ..chains.model import FittedChain
 from ..chains.results import Batch, RegimeBelief, RegimeForecast, as_observation
-from ..chains.rows import as_inputs
+from ..chains.rows import as_input_row
 from ..core import Array, Labels, arrays
 from ..core.moments import block_rows
 from ..core.old_names import attribute
@@ -241,16 +241,25 @@ class LatentBelief(RegimeBelief):
 class LineBelief(ShiftedLaw, LatentBelief):
     """The same beside a backbone."""
 
-    def __init__(self, model: FittedChain, prior, labels, nodes, line: FittedBackbone, inputs=None):
+    def __init__(
+        self,
+        model: FittedChain,
+        prior,
+        labels,
+        nodes,
+        line: FittedBackbone,
+        inputs=None,
+        names=None,
+    ):
         super().__init__(model, prior, labels, nodes)
+        self._line_names = names
         self._line, self.transform, self._past = line, line.transform, line.first
         self._seen: np.ndarray | None = None
         self._expect(inputs)
 
     def predict(self, inputs=None) -> Self:
         """One step on in time; `inputs`, (k,), are those of the next row."""
-        row = None if inputs is None else np.atleast_2d(np.asarray(inputs))
-        known, inputs = self._known, as_inputs(row, 1, self._line.n_inputs)
+        known, inputs = self._known, as_input_row(inputs, self._line.n_inputs, self._line_names)
         if self._seen is None:
             known = known + arrays.to_numpy(self.embedding.mean())
         self._past, self._seen = self._line.moved(self._past, self._seen, known), None
@@ -260,7 +269,7 @@ class LineBelief(ShiftedLaw, LatentBelief):
 
     def update(self, x) -> Self:
         """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
-        point, seen = as_observation(x, self._points_of)
+        point, seen = as_observation(x, self._points_of, self.labels.columns)
         z = self.transform.along(arrays.to_numpy(point))[0] if seen[0] else None
         usable = z is not None and self._line.settled(np.diag(self.extra)[None])[0]
         off = z - self.shift if usable else np.full(len(self.shift), np.nan)
