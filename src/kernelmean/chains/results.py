@@ -60,7 +60,7 @@ class ObservationLaw(Law):
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
         """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
         if kind != "central":  # of the density, as `density` has it
-            return self.embedding.interval(level, self._smoothing or None, kind)
+            return self.embedding.interval(level, kind, self._smoothing or None)
         level = checks.check_level(level)
         return Interval.between(self.quantile([(1 - level) / 2, (1 + level) / 2]))
 

@@ -52,7 +52,7 @@ class Law(Scored):
 
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
         """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
-        return self.embedding.interval(level, self._smoothing, kind)
+        return self.embedding.interval(level, kind, self._smoothing)
 
     def quantile(self, q) -> Array:
         """Quantiles of every column: (m, d) for a number, (m, len(q), d) for a list."""

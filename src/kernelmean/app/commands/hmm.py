@@ -226,7 +226,8 @@ def states(a: Regimes) -> Grid:
         ("entered", [f"{count:,}" for count in a.entries]),
     ]
     s, m = a.settings, a.model
-    laws = series.by_column(s.columns, series.with_ends(m.emissions_, s.level, m.chain_.spread))
+    ends = series.with_ends(m.emissions_, s.level, bandwidth=m.chain_.spread)
+    laws = series.by_column(s.columns, ends)
     columns += series.with_intervals(pd.DataFrame(laws), s.columns[:COLUMNS], s.level)
     return Grid.of(columns, "The states, from the most to the least frequent in the long run")
 
