@@ -370,7 +370,7 @@ class TestTies:
         assert_array_equal(spread_ties(Y), spread)
 
     def test_the_order_of_columns_does_not_matter(self):
-        """Columns of the same values, of others, and without ties: each is drawn apart as before."""
+        """Columns of the same values, of others, and without ties: each as it was."""
         rng = np.random.default_rng(49)
         Y = np.round(rng.normal(size=(90, 4)) * [1.0, 3.0, 1.0, 9.0], 1)
         Y[:, 2], Y[:, 3] = -Y[:, 0], np.arange(90.0)
