@@ -13,7 +13,7 @@ from scipy.stats import norm
 import kernelmean as km
 from kernelmean.chains.markov import Chain
 from kernelmean.chains.model import FittedChain
-from kernelmean.statespace import lines, results
+from kernelmean.statespace import lines
 from kernelmean.statespace.backbone import (
     AS_IT_IS,
     FittedBackbone,
@@ -719,7 +719,7 @@ def test_quantiles_are_found_block_by_block(fitted, walk, monkeypatch):
     plain = km.KernelStateSpace(backbone=None, em=QUICK).fit(walk)
     for model in (fitted, plain):
         whole = model.predict_quantile(gone, [0.1, 0.9])
-        monkeypatch.setattr(results, "block_rows", lambda width: 60)
+        monkeypatch.setattr("kernelmean.chains.results.block_rows", lambda width: 60)
         assert_allclose(model.predict_quantile(gone, [0.1, 0.9]), whole, rtol=1e-3, atol=1e-3)
         assert_allclose(
             model.predict_quantile(gone, 0.5), model.predict_quantile(gone, [0.5])[:, 0]

@@ -8,11 +8,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ..core import Array, Interval, Labels, arrays, checks
+from ..core.moments import block_rows
 from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
 from ..kernels import Delta, OnColumns
 from .markov import moved
+from .mixtures import mixed_quantiles
 from .model import FittedChain, draws
 from .rows import as_input_row, gaps_in, observed_like
 
@@ -74,8 +76,31 @@ class ObservationLaw(Law):
         return xp.stack([draws(law, n, rng, self.bandwidth) for law in laws])
 
 
+class StatesLaw(ObservationLaw):
+    """Mixtures of the laws of states, a `chain` whose `states` have these probabilities."""
+
+    chain: FittedChain
+    states: Array
+    many: ClassVar[float] = np.inf  # points, from which on neighbours are taken together
+
+    def quantile(self, q) -> Array:
+        """Quantiles of every column: (m, d) for a number, (m, len(q), d) for a list."""
+        chain, one = self.chain, self.states.ndim == 1
+        if chain.spread is None or not (widths := self._widths()).any():
+            return super().quantile(q)
+        points, states = chain.emissions.points, np.atleast_2d(arrays.to_numpy(self.states))
+        blocks = arrays.slices(len(states), block_rows(points.shape[0]))
+        found = [mixed_quantiles(chain, states[b], q, widths[b], self.many) for b in blocks]
+        return found[0][0] if one else arrays.namespace(points).concat(found, axis=0)
+
+    def _widths(self) -> np.ndarray:
+        """Bandwidths of all laws and columns, (m, d)."""
+        shape = np.atleast_2d(self.states).shape[0], self.chain.emissions.points.shape[1]
+        return np.broadcast_to(np.asarray(self.chain.spread), shape)
+
+
 @dataclass(frozen=True, repr=False)
-class RegimeForecast(ObservationLaw, Batch):
+class RegimeForecast(StatesLaw, Batch):
     """Laws of the observations that come after those given, step by step.
 
     Attributes
@@ -134,7 +159,7 @@ def as_observation(x, points: Array, names=None) -> tuple[Array, np.ndarray]:
     return observed_like(x[None, :], "x", points)
 
 
-class RegimeBelief(ObservationLaw):
+class RegimeBelief(StatesLaw):
     """Probabilities of the states, to which observations are fed one at a time.
 
     A law of the observation: that of the row just seen after `update`, of the next one after
@@ -145,38 +170,38 @@ class RegimeBelief(ObservationLaw):
     observation = attribute("observation", "embedding")
 
     def __init__(self, model: FittedChain, prior, labels: Labels, input_names=None):
-        self._model, self.bandwidth, self.labels = model, model.spread, labels
+        self.chain, self.bandwidth, self.labels = model, model.spread, labels
         self._input_names = input_names
         start = model.chain.startprob
-        self._probabilities = start if prior is None else as_prior(prior, len(start))
+        self.states = start if prior is None else as_prior(prior, len(start))
 
     @property
     def probabilities(self) -> Array:
         """P(state = k), (K,)."""
-        return self._probabilities.copy()
+        return self.states.copy()
 
     def predict(self, inputs=None) -> Self:
         """One step on in time; `inputs`, (k,), are those of the next row, where they drive it."""
-        chain = self._model.chain
+        chain = self.chain.chain
         moves = chain.into(as_input_row(inputs, chain.n_inputs, self._input_names))
-        self._probabilities = moved(self._probabilities[None], moves)[0]
+        self.states = moved(self.states[None], moves)[0]
         return self
 
     def update(self, x) -> Self:
         """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
-        point, seen = as_observation(x, self._model.emissions.points, self.labels.columns)
+        point, seen = as_observation(x, self.chain.emissions.points, self.labels.columns)
         gaps = None if seen.all() else gaps_in(np.atleast_1d(arrays.to_numpy(x))[None])
-        self._probabilities = self._model.updated(self._probabilities, point, seen, gaps)
+        self.states = self.chain.updated(self.states, point, seen, gaps)
         return self
 
     @property
     def embedding(self) -> MeanEmbedding:
         """The embedded law of the observation."""
-        return self._model.mixture(self._probabilities[None])[0]
+        return self.chain.mixture(self.states[None])[0]
 
     def copy(self) -> Self:
         """A belief that later steps of this one leave alone."""
         return copy(self)
 
     def __repr__(self) -> str:
-        return f"RegimeBelief({np.round(self._probabilities, 3).tolist()})"
+        return f"RegimeBelief({np.round(self.states, 3).tolist()})"
