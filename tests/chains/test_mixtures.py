@@ -40,7 +40,6 @@ MODELS = {
     "regimes": lambda: km.KernelHMM(2, random_state=0).fit(regimes(400, 1)),
     "regimes, two columns": lambda: km.KernelHMM(2, random_state=0).fit(regimes(400, 2)),
     "regimes, laws of t": lambda: km.KernelHMM(2, random_state=0).fit(regimes(400, 2, 3.0, 1)),
-    "states": lambda: km.KernelStateSpace(backbone=None).fit(hidden(300, 1)),
     "states, two columns": lambda: km.KernelStateSpace(backbone=None).fit(hidden(300, 2)),
 }
 

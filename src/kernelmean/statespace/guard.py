@@ -31,8 +31,12 @@ class ShapedGuard(Guard):
     """
 
     shape: np.ndarray = field(kw_only=True)
-    large = True
     imagined = IMAGINED
+
+    @property
+    def large(self) -> bool:
+        """In several columns; in one, bandwidths are narrow beside it, and its points will do."""
+        return self.means.shape[1] > 1
 
     def along(self, j: int, y: np.ndarray, extra: float) -> tuple[np.ndarray, np.ndarray]:
         """Distribution functions and densities of one column, (K, m), with a variance added."""
