@@ -137,6 +137,17 @@ def test_a_guard_of_residuals_is_its_density_and_takes_variance_in(extra):
         assert_allclose(np.interp(some, y, F[k]), LEVELS, atol=0.01)
 
 
+@pytest.mark.slow
+def test_a_constant_column_beside_others_is_smoothed_alone():
+    """Its guard has no width that a grid could have."""
+    X = np.hstack([hidden(200, 1), np.full((200, 1), 3.7)])
+    m = km.KernelStateSpace(backbone=None, em=km.EM(n_init=1, directions=0)).fit(X)
+    lower, upper = m.forecast(X, 2).interval(0.9)
+    assert_allclose((lower + upper)[:, 1] / 2, 3.7, atol=0.01)
+    assert ((upper - lower)[:, 1] < 4 * np.max(m.bandwidth_)).all()
+    assert ((upper - lower)[:, 0] > 0.5).all()
+
+
 def test_neighbours_that_are_taken_together_keep_their_weight():
     rng = np.random.default_rng(5)
     laws = km.MeanEmbedding(rng.normal(size=(300, 2)), rng.random((2, 300)), km.Gaussian(0.5))

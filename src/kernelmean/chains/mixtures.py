@@ -13,7 +13,7 @@ from .model import FittedChain
 
 ALIKE = 0.02  # relative distance of two bandwidths that are taken for one
 FINE = 16  # points are taken together where nearer than one part in so many of the bandwidth
-NEAR = 1e-3  # of a cell of the grid: nodes as near as that are one
+NEAR = 1e-3  # of a cell of the grid, within which nodes are one; of a bandwidth, a column is still
 
 
 def mixed_quantiles(
@@ -27,7 +27,8 @@ def mixed_quantiles(
     """
     columns: list[np.ndarray] = []
     for j, width in enumerate(widths.T):
-        guarded = chain.guarded and bool((chain.laws.guard.variances[:, j] > 0).all())
+        still = chain.laws.guard.variances[:, j].min() < (NEAR * width.min()) ** 2  # constant
+        guarded = chain.guarded and not still
         laws = chain.kernel_part if guarded else chain.emissions
         laws, parts = gathered(laws, j, float(width.min()), many), []
         cell = np.round(np.log(np.maximum(width, np.finfo(float).tiny)) / ALIKE)
