@@ -319,7 +319,7 @@ def embedding_answers(m, points) -> Answers:
         "quantile": m.quantile([0.1, 0.5]),
         "quantile_smooth": m.quantile([0.1, 0.5], 0.3),
         "interval": np.array(m.interval(0.8)),
-        "interval_smooth": np.array(m.interval(0.8, 0.3)),
+        "interval_smooth": np.array(m.interval(0.8, bandwidth=0.3)),
         "sample": m.sample(10, random_state=0),
         "mode": m.mode(),
         "herd": m.herd(6),
@@ -333,7 +333,7 @@ def embedding_line() -> Answers:
     other = km.MeanEmbedding(points, kernel=km.Gaussian(0.5))
     told = embedding_answers(m, points)
     return told | {
-        "shortest": np.array(m.interval(0.8, 0.3, kind="shortest")),
+        "shortest": np.array(m.interval(0.8, "shortest", 0.3)),
         "region": m.region(0.8),
         "inner": m.inner(other),
         "mmd": m.mmd(other),

@@ -177,6 +177,17 @@ class TestNotes:
         some = table.assign(size=np.where(np.arange(120) % 3, table["size"], 0.0))
         assert "below zero" not in self.said(some)
 
+    @pytest.mark.parametrize("given", [None, (0.5,)], ids=["atoms", "a bandwidth"])
+    def test_values_that_pile_up(self, table, given):
+        """Two rows in five are 0: intervals end there exactly where zeros are an atom."""
+        some = table.assign(size=np.where(np.arange(120) % 5 < 3, table["size"] / 20, 0.0))
+        a = Densities(some, replace(SETTINGS, bandwidth=given))
+        kept = bool((a.table["size_lower"] == 0).any())
+        assert kept == (given is None)
+        page = str(report(a, "data.csv").sections)
+        assert ("Values of size that pile up" in page) == kept
+        assert ("probability piled up at single values" in page) == (not kept)
+
     def test_rows_beyond_the_data(self, quick, table):
         at = pd.DataFrame({"age": [5.0, 50.0], "dose": [1.5, 1.5]}, index=[1, 2])
         assert "X has 1 row(s) outside the training data, row 2 first" in self.said(table, at=at)

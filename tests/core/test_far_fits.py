@@ -31,15 +31,15 @@ def uneven(A: np.ndarray, seed: int = 0) -> list[np.ndarray]:
 @pytest.mark.parametrize("lengths", [None, [3, 200, 1, 2, 394]])
 @pytest.mark.parametrize("limit", [10_000, 120])
 def test_moments_of_neighbours_go_on_from_block_to_block(lengths, limit, monkeypatch):
-    for module in ("chains.draft", "hmm.kernel_hmm"):
+    for module in ("chains.draft", "hmm.learn"):
         monkeypatch.setattr(f"kernelmean.{module}.POINTS", limit)
-    monkeypatch.setattr("kernelmean.hmm.kernel_hmm.PIECES", 4)
+    monkeypatch.setattr("kernelmean.hmm.learn.PIECES", 4)
     Y = km.datasets.make_hmm("separated", 600, random_state=0).X
     features = km.RandomFourier(20, random_state=0)
     model = km.KernelHMM(2, km.Gaussian(0.3), False, features=features, random_state=0)
-    whole = model.draft(Y, lengths)
+    whole = model._plan.draft(Y, lengths)
     for rows in (km.Rows(uneven(Y)), da.from_array(Y, chunks=(97, 1))):
-        drafted = model.begun(rows, lengths)
+        drafted = model._plan.draft(rows, lengths)
         assert len(drafted.rows.points) <= limit
         assert drafted.moments.n_triples == whole.moments.n_triples
         for name in ("mean", "second", "pairs", "skips", "earlier", "later"):

@@ -369,6 +369,17 @@ class TestTies:
         assert len(np.unique(spread[:, 1])) == 30
         assert_array_equal(spread_ties(Y), spread)
 
+    def test_the_order_of_columns_does_not_matter(self):
+        """Columns of the same values, of others, and without ties: each as it was."""
+        rng = np.random.default_rng(49)
+        Y = np.round(rng.normal(size=(90, 4)) * [1.0, 3.0, 1.0, 9.0], 1)
+        Y[:, 2], Y[:, 3] = -Y[:, 0], np.arange(90.0)
+        spread = spread_ties(Y)
+        for order in ([3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]):
+            assert_allclose(spread_ties(Y[:, order]), spread[:, order], rtol=0, atol=1e-12)
+        fits = [km.EmbeddedDensity().fit(Y[:, order]) for order in ([0, 1], [1, 0])]
+        assert_allclose(fits[0].bandwidth_, np.flip(fits[1].bandwidth_), rtol=1e-9)
+
     def test_a_constant_column_stays(self):
         assert_array_equal(spread_ties(np.ones((9, 1))), np.ones((9, 1)))
 

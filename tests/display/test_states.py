@@ -209,7 +209,7 @@ class TestObservation:
         assert model.backbone_ is not None
         laws, rows = (Observation.from_estimator(m) for m in (model, states))
         assert (laws.name, rows.name) == ("innovation of y", "y")
-        _, course = model.course(data.X)
+        _, course = model._course(data.X)
         off = (data.X - course.track.mean)[course.rows.seen]
         assert np.ptp(laws.grid_y) < np.ptp(rows.grid_y)
         inside = (laws.grid_y[0] < off) & (off < laws.grid_y[-1])

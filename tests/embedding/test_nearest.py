@@ -100,7 +100,7 @@ class TestLine:
             assert_allclose(np.interp(y, self.Y, one), levels, atol=2e-6)
 
     def test_shortest_intervals_and_regions_hold_their_level(self, m, F):
-        lower, upper = m.interval(0.8, WIDTH, kind="shortest")
+        lower, upper = m.interval(0.8, "shortest", WIDTH)
         for b, ends in enumerate(m.region(0.8, WIDTH)):
             held = np.interp(ends, self.Y, F[b])
             assert np.diff(held, axis=1).sum() == pytest.approx(0.8, abs=1e-5)

@@ -10,6 +10,7 @@ from scipy import integrate, stats
 
 import kernelmean as km
 from kernelmean.embedding import positive_part, recovery, weighted
+from kernelmean.embedding.law import Law
 
 RADIAL = [km.Gaussian(0.7), km.Laplace(0.7), km.Matern(1.5, 0.7), km.Matern(2.5, 0.7)]
 
@@ -568,8 +569,8 @@ class TestSmoothedAnswers:
             one = m.marginal(j)
             assert_allclose(m.quantile(0.3, (0.3, 0.6))[:, j], one.quantile(0.3, h)[:, 0])
             assert_allclose(
-                m.interval(0.8, (0.3, 0.6), "shortest")[1][:, j],
-                one.interval(0.8, h, kind="shortest")[1][:, 0],
+                m.interval(0.8, "shortest", (0.3, 0.6))[1][:, j],
+                one.interval(0.8, "shortest", h)[1][:, 0],
             )
 
     def test_a_column_may_be_left_unsmoothed(self):
@@ -606,7 +607,7 @@ class TestSmoothedAnswers:
     @pytest.mark.parametrize("kind", ["central", "shortest"])
     def test_intervals_hold_their_mass(self, kind):
         m = line_batch()
-        lower, upper = m.interval(0.8, 0.3, kind)
+        lower, upper = m.interval(0.8, kind, 0.3)
         assert lower.shape == upper.shape == (3, 1)
         for i in range(3):
             F = m.cdf([lower[i, 0], upper[i, 0]], 0.3)[i, :, 0]
@@ -616,7 +617,7 @@ class TestSmoothedAnswers:
 
     def test_region_is_wider_than_nothing_and_no_wider_than_the_shortest_interval(self):
         m = line_batch()
-        lower, upper = m.interval(0.8, None, "shortest")
+        lower, upper = m.interval(0.8, "shortest", None)
         regions = m.region(0.8)
         assert isinstance(regions, list)
         # the batch's default bandwidth is one for all: the same in both
@@ -643,7 +644,7 @@ class TestSmoothedAnswers:
         for ask in (
             lambda h: m.quantile(0.5, h),
             lambda h: m.cdf(m.points, h),
-            lambda h: m.interval(0.5, h),
+            lambda h: m.interval(0.5, bandwidth=h),
             lambda h: m.density(m.points, h),
             lambda h: m.sample(3, bandwidth=h),
         ):
@@ -653,9 +654,9 @@ class TestSmoothedAnswers:
     def test_bad_questions_are_refused(self):
         m, one = plane(), line_batch()
         for ask, name in [
-            (lambda: m.interval(0.5, 0.3, "widest"), "kind"),
-            (lambda: m.interval(0.5, 0.0, "shortest"), "bandwidth"),
-            (lambda: m.interval(0.5, (0.3, 0.0), "shortest"), "bandwidth"),
+            (lambda: m.interval(0.5, "widest", 0.3), "kind"),
+            (lambda: m.interval(0.5, "shortest", 0.0), "bandwidth"),
+            (lambda: m.interval(0.5, "shortest", (0.3, 0.0)), "bandwidth"),
             (lambda: m.region(), "columns"),
             (lambda: one.region(1.5), "level"),
             (lambda: one.region(0.5, 0.0), "bandwidth"),
@@ -676,7 +677,7 @@ class TestSmoothedAnswers:
             lambda m, y: m.cdf(y, 0.3),
             lambda m, y: m.cdf(y),
             lambda m, y: m.quantile([0.2, 0.5], 0.3),
-            lambda m, y: m.interval(0.5, 0.3, "shortest")[0],
+            lambda m, y: m.interval(0.5, "shortest", 0.3)[0],
             lambda m, y: m.region(0.5, 0.3)[1],
             lambda m, y: m.negative_mass(0.3)[0],
             lambda m, y: m.sample(4, 0),
@@ -734,13 +735,13 @@ def test_shortest_intervals_are_those_of_the_density():
     m = km.MeanEmbedding(rng.exponential(size=200), np.full(200, 1 / 200), km.Gaussian(1.0))
     assert m.bandwidth is None
     found = m.interval(0.8, kind="shortest")
-    assert_allclose(found, m.interval(0.8, None, "shortest"))
+    assert_allclose(found, m.interval(0.8, "shortest", None))
     central = m.interval(0.8)
     assert found.upper - found.lower < central.upper - central.lower
     with pytest.raises(ValueError, match="bandwidth is 0; shortest"):
-        m.interval(0.8, 0.0, "shortest")
+        m.interval(0.8, "shortest", 0.0)
     with pytest.raises(ValueError, match="bandwidth is 'wide'; it must be one of"):
-        m.interval(0.8, "wide", "shortest")
+        m.interval(0.8, "shortest", "wide")
 
 
 @pytest.mark.parametrize("laws", ["ConditionalEmbedding", "KernelBayes"])
@@ -755,3 +756,35 @@ def test_shortest_intervals_of_laws_whose_quantiles_are_steps(laws):
     assert_allclose(np.trapezoid(law.density(grid[:, None])[0], grid), 0.8, atol=2e-3)
     central = law.interval(0.8, bandwidth=None)
     assert (upper - lower < central.upper - central.lower).all()
+
+
+def test_intervals_take_the_kind_before_the_bandwidth():
+    """As laws of estimators do; for one version a bandwidth may stand second, with a warning."""
+    m = plane()
+    law = LawOf(m)
+    for kind in ("central", "shortest"):
+        assert_array_equal(law.interval(0.8, kind), m.interval(0.8, kind, 0.3))
+        assert_array_equal(m.interval(0.8, kind, 0.3), m.interval(0.8, kind=kind, bandwidth=0.3))
+    for old, new in [
+        ((0.3,), {"bandwidth": 0.3}),
+        ((0.3, "shortest"), {"kind": "shortest", "bandwidth": 0.3}),
+        (((0.3, 0.6), "central"), {"bandwidth": (0.3, 0.6)}),
+        ((None, "shortest"), {"kind": "shortest", "bandwidth": None}),
+        (("own", "shortest"), {"kind": "shortest"}),
+    ]:
+        with pytest.warns(FutureWarning, match="is now bandwidth="):
+            found = m.interval(0.8, *old)
+        assert_array_equal(found, m.interval(0.8, **new))
+
+
+class LawOf(Law):
+    """An embedding with a bandwidth, as estimators answer with."""
+
+    bandwidth = 0.3
+
+    def __init__(self, embedding: km.MeanEmbedding):
+        self._embedding = embedding
+
+    @property
+    def embedding(self) -> km.MeanEmbedding:
+        return self._embedding

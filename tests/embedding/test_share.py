@@ -110,7 +110,7 @@ def test_distribution_functions_are_its_integral(laws):
     for found, one in zip(column.quantile(levels, width)[..., 0], F, strict=True):
         assert_allclose(np.interp(found, y, one), levels, atol=3e-5)
     for kind in ("central", "shortest"):
-        for *ends, one in zip(*column.interval(0.9, width, kind), F, strict=True):
+        for *ends, one in zip(*column.interval(0.9, kind, width), F, strict=True):
             assert np.diff(np.interp(np.ravel(ends), y, one)) == pytest.approx(0.9, abs=1e-4)
     for pieces, one in zip(column.region(0.9), F, strict=True):
         held = np.diff(np.interp(pieces, y, one), axis=1).sum()

@@ -356,7 +356,7 @@ def test_the_data_are_left_alone():
 
 
 def test_the_limit_reaches_every_rule():
-    spectrum = Spectrum(km.KernelHMM(**FIXED).draft(states_of(4, 500, 66)).moments, 2)
+    spectrum = Spectrum(km.KernelHMM(**FIXED)._plan.draft(states_of(4, 500, 66)).moments, 2)
     assert spectrum.limit == 2
     for rule in (spectrum.by_ratio, spectrum.by_correlations, lambda: spectrum.by_threshold(1e-9)):
         assert rule() <= 2

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 from scipy.special import logsumexp
 
 import kernelmean as km
+from kernelmean.chains.estimator import renumber
 from kernelmean.chains.markov import Chain, filtered
 
 QUICK = {"em": km.EM(n_init=3), "random_state": 0}
@@ -228,7 +229,7 @@ class TestAnswers:
         X, U, _ = driven(100, 2.0, 9)
         m = deepcopy(model())
         before, Q = m.filter(X, inputs=U), m.transitions(U)
-        m.renumber(np.array([1, 0]))
+        renumber(m, np.array([1, 0]))
         assert_allclose(m.filter(X, inputs=U), before[:, ::-1], atol=1e-9)
         assert_allclose(m.transitions(U), Q[:, ::-1, ::-1])
 

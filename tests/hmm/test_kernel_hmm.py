@@ -509,7 +509,7 @@ class TestForecast:
         X = mixed_data(200)[0]
         em = km.EM(n_init=1, max_iter=3, directions=1)
         ahead = km.KernelHMM(2, em=em, random_state=0).fit(X).forecast(X, 2)
-        own = ahead.embedding.interval(0.8, None, "shortest")
+        own = ahead.embedding.interval(0.8, "shortest", None)
         assert_array_equal(np.array(ahead.interval(0.8, "shortest")), np.array(own))
 
     def test_far_ahead_it_is_the_stationary_law(self):

@@ -10,6 +10,7 @@ from scipy.stats import norm
 import kernelmean as km
 from kernelmean.chains import emission, markov
 from kernelmean.chains.emission import EmissionsByState, Guard, own_widths
+from kernelmean.chains.rows import rows_like
 from kernelmean.hmm import learn
 
 SIZES = np.array([0.3, 3.0])
@@ -84,7 +85,7 @@ def test_rows_there_in_part_are_judged_by_the_rest():
     model = km.KernelHMM(2, random_state=0).fit(X)
     assert isinstance(model.laws_, EmissionsByState)
     y = np.array([[0.5, np.nan]])
-    found = model.chain_.log_emissions(model.rows(y))[0]
+    found = model.chain_.log_emissions(rows_like(model, y))[0]
     grid = np.linspace(-30, 30, 6001)
     joint = model.density(np.column_stack([np.full(len(grid), 0.5), grid]))
     assert_allclose(np.exp(found), joint.sum(axis=0) * 0.01, rtol=0.01)

@@ -199,3 +199,44 @@ class TestInputs:
     def test_a_line_is_not_drawn_from_as_states(self, driven):
         with pytest.raises(ValueError, match="has a backbone, beside which states are"):
             driven.recovered()
+
+
+def series(seed: int = 0, n: int = 120):
+    """Two columns that two inputs drive, as tables."""
+    pd, rng = pytest.importorskip("pandas"), np.random.default_rng(seed)
+    U = pd.DataFrame(rng.normal(size=(n, 2)), columns=["a", "b"])
+    X = pd.DataFrame(U.to_numpy() + 0.3 * rng.normal(size=(n, 2)), columns=["y", "z"])
+    return X, U
+
+
+BELIEFS = {
+    "states beside a line": lambda X, U: km.KernelStateSpace(em=km.EM(n_init=1)).fit(X, inputs=U),
+    "states": lambda X, U: km.KernelStateSpace(em=km.EM(n_init=1), backbone=None).fit(X),
+    "regimes": lambda X, U: km.KernelHMM(2, random_state=0).fit(X, inputs=U),
+    "filter": lambda X, U: km.KernelBayesFilter().fit(X, U),
+}
+
+
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")
+@pytest.mark.parametrize("name", BELIEFS)
+def test_beliefs_read_the_names_of_a_row(name):
+    """A row of a table is what its numbers are, in the order of training; others are refused."""
+    X, U = series()
+    model = BELIEFS[name](X, U)
+    row, told = X.iloc[3], U.iloc[4]
+    driven = getattr(model, "inputs_", 0) > 0
+    first = {"inputs": U[:1]} if name == "states beside a line" else {}
+    begun = model.start(**first)
+    numbers, named = (begun.copy().update(r) for r in (row.to_numpy(), row))
+    np.testing.assert_array_equal(named.mean(), numbers.mean())
+    with pytest.raises(ValueError, match=r"x has columns \['z', 'y'\] but the training data has"):
+        begun.update(row[["z", "y"]])
+    if driven:
+        expected = numbers.predict(told.to_numpy()).mean()
+        for given in (told, U[4:5]):
+            found = named.copy().predict(given).mean()
+            np.testing.assert_array_equal(found, expected)
+        for given in (told[["b", "a"]], U[["b", "a"]][4:5]):
+            with pytest.raises(ValueError, match=r"inputs has the columns \['b', 'a'\]; those of"):
+                begun.predict(given)

@@ -13,7 +13,7 @@ from scipy.stats import norm
 import kernelmean as km
 from kernelmean.chains.markov import Chain
 from kernelmean.chains.model import FittedChain
-from kernelmean.statespace import lines, results
+from kernelmean.statespace import lines
 from kernelmean.statespace.backbone import (
     AS_IT_IS,
     FittedBackbone,
@@ -694,7 +694,7 @@ def test_rows_after_gaps_have_the_density_of_their_mixture(rng, d):
     X = np.cumsum(rng.standard_normal((150, d)), axis=0)
     X[40:43] = X[60] = X[100] = np.nan
     m = km.KernelStateSpace(backbone=km.Backbone(), kernel=km.Gaussian(), em=QUICK).fit(X)
-    rows, course = m.course(X)
+    rows, course = m._course(X)
     chain, unsure = m.chain_, np.flatnonzero(course.seen & ~rows.seen)
     laws = chain.predicted(rows) @ chain.emissions.weights
     points, found = chain.emissions.points, m.log_predictive(X)
@@ -742,7 +742,7 @@ def test_quantiles_are_found_block_by_block(fitted, walk, monkeypatch):
     plain = km.KernelStateSpace(backbone=None, em=QUICK).fit(walk)
     for model in (fitted, plain):
         whole = model.predict_quantile(gone, [0.1, 0.9])
-        monkeypatch.setattr(results, "block_rows", lambda width: 60)
+        monkeypatch.setattr("kernelmean.chains.results.block_rows", lambda width: 60)
         assert_allclose(model.predict_quantile(gone, [0.1, 0.9]), whole, rtol=1e-3, atol=1e-3)
         assert_allclose(
             model.predict_quantile(gone, 0.5), model.predict_quantile(gone, [0.5])[:, 0]
@@ -756,7 +756,7 @@ def test_tune_keeps_the_line(walk):
     assert m.backbone == m.backbone_.options
     assert m.n_latent == 1
     plain = km.KernelStateSpace(backbone=None, em=QUICK).fit(walk[:110])
-    assert plain.near(1, 1, 1, None).backbone is None
+    assert plain._near(1, 1, 1, None).backbone is None
 
 
 @pytest.mark.slow

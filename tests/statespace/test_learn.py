@@ -64,7 +64,7 @@ def learner(
     draft: Draft, latent: Latent, chain=None, bandwidth=0.5, n_init=4, max_iter=8
 ) -> Learner:
     em = km.EM(n_init, max_iter, 1e-4, directions=0, guard=(20.0, 100.0), penalty=(1, 1))
-    plan = Plan(em, True, bandwidth, None, False, [], None, None, draft_of)
+    plan = Plan("gaussian", None, em, True, bandwidth, None, False, [], None, None)
     return Learner(plan, draft, Space(latent, Gaussian(0.7)), chain)
 
 

@@ -330,9 +330,9 @@ def numbered(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
     return {f"{name}_{k}": column for k, column in enumerate(values.T)}
 
 
-def with_ends(law: Any, level: float, *widths: Any) -> dict[str, np.ndarray]:
+def with_ends(law: Any, level: float) -> dict[str, np.ndarray]:
     """Mean and interval of a law."""
-    lower, upper = law.interval(level, *widths)
+    lower, upper = law.interval(level)
     return {"mean": law.mean(), "lower": lower, "upper": upper}
 
 

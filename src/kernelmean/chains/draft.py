@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 from ..core import arrays, checks, solves
 from ..core.moments import evenly
 from ..core.progress import Verbose
-from ..core.sequences import check_sequences, triples_of
+from ..core.sequences import check_forward, check_sequences, triples_of
 from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map
@@ -23,7 +23,7 @@ from .model import FittedChain
 from .model_bayes import ModelBayes
 from .moments import Coordinates, Moments
 from .order import Spectrum
-from .rows import Rows
+from .rows import Rows, observed
 from .variates import Variates
 
 COLUMNS = 3  # of data that densities are estimated in as they are
@@ -40,13 +40,14 @@ SCALES = (1.0, 1 / 3)  # of the kernel's lengthscale in kernel Bayes' rule, afte
 
 @dataclass(frozen=True)
 class Draft:
-    """Training rows and their moments; `own` if no feature map was given."""
+    """Training rows and their moments; `own` if no feature map was given, `names` of columns."""
 
     rows: Rows
     kernel: Kernel
     coordinates: Coordinates
     moments: Moments
     own: bool = False
+    names: list[str] | None = None
 
     @classmethod
     def of(cls, points, seen: np.ndarray, lengths, kernel, features, names) -> Self:
@@ -66,7 +67,7 @@ class Draft:
         coordinates = found if seen.all() else Coordinates.of(found.features, points)
         moments = Moments(coordinates, seen, sequences)
         own = features is None
-        return cls(Rows.of(points, seen, sequences), kernel, coordinates, moments, own)
+        return cls(Rows.of(points, seen, sequences), kernel, coordinates, moments, own, names)
 
     @cached_property
     def ranked(self) -> tuple[Moments, ...]:
@@ -119,11 +120,31 @@ class Draft:
 class Plan:
     """What is asked for, whichever kind it is."""
 
+    kernel: Any
+    features: Any
     em: Any  # EM, with nothing left open
     refine: bool
     bandwidth: Any
     reg: float | None
     verbose: Verbose
+
+    def draft(self, X, lengths=None) -> Draft:
+        """Training rows and their moments: what a fit begins with."""
+        points, seen = observed(X, "X", min_rows=3)
+        if not seen.any():
+            raise ValueError("X has no row without NaN; observations are needed")
+        sequences = check_sequences(lengths, len(seen))
+        check_forward(X, sequences)
+        seen = self.believed(points, seen, sequences)
+        return self.drafted(points, seen, lengths, checks.column_names(X))
+
+    def believed(self, points, seen: np.ndarray, sequences: list[slice]) -> np.ndarray:
+        """The rows seen that are learned from."""
+        return seen
+
+    def drafted(self, points, seen: np.ndarray, lengths, names) -> Draft:
+        """Moments of rows that were looked at already."""
+        return Draft.of(points, seen, lengths, self.kernel, self.features, names)
 
     def width(self, draft: Draft, space: Variates | None) -> float | tuple[float, ...] | None:
         """One bandwidth, or one for each of the columns (or variates) that densities are of."""

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import gammaln
-from scipy.stats import chi2
+from scipy.stats import chi2, norm
+from scipy.stats import t as student
 
 from ..core import Array, Saveable, arrays
 from ..core.moments import block_rows, correlations, normal_bandwidth, row_blocks
@@ -30,6 +31,8 @@ SHARES = (0.5, 0.9, 0.98)  # of a normal law in each law, one after the other
 TURNS = 3  # in which laws of t are fitted, from normal ones
 LARGE, TINY = 300.0, 1e-200  # of a log-height, and of a density: beyond, logarithms are added
 LOG_2PI = float(np.log(2 * np.pi))
+REACH = 5.5  # standard deviations that grids of normal laws reach,
+NODES = 120  # in so many steps
 
 
 def can_smooth(kernel: Kernel, points) -> bool:
@@ -133,6 +136,37 @@ class Guard(Saveable):
     strength: float | np.ndarray = 1.0
     whitening: np.ndarray | None = None
     degrees: float | None = None
+
+    imagined: ClassVar[int] = 0  # points that stand for each in embeddings
+
+    @property
+    def share(self) -> np.ndarray:
+        """c/(N_k + c), (K,)."""
+        return self.strength / (self.strength + self.counts)
+
+    @property
+    def large(self) -> bool:
+        """Whether that is more than what is left far from the data."""
+        return self.whitening is not None
+
+    def along(self, j: int, y: np.ndarray, extra: float) -> tuple[np.ndarray, np.ndarray]:
+        """Distribution functions and densities of one column, (K, m), with a variance added."""
+        size, law = self._size(j, extra), self._law
+        off = (y - self.means[:, [j]]) / size
+        return law.cdf(off), law.pdf(off) / size
+
+    def nodes(self, j: int, extra: float) -> np.ndarray:
+        """Of a grid along one column that holds nearly all of the mass."""
+        off = self._law.ppf(norm.cdf(np.linspace(-REACH, REACH, NODES)))
+        return (self.means[:, [j]] + self._size(j, extra) * off).ravel()
+
+    @property
+    def _law(self) -> Any:
+        return norm if self.degrees is None else student(self.degrees)
+
+    def _size(self, j: int, extra: float) -> np.ndarray:
+        back = np.linalg.inv(self.whitening)[:, j, :]  # type: ignore[arg-type]
+        return np.sqrt((back**2).sum(axis=1) + extra)[:, None]
 
     def reordered(self, order: np.ndarray) -> Guard:
         """With the states renumbered."""

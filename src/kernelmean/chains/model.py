@@ -16,6 +16,8 @@ from .model_bayes import ModelBayes
 from .rows import Rows
 from .variates import Variates
 
+LEAST = 1e-9  # weight of a row in the part of a law that is no guard
+
 
 @dataclass(frozen=True)
 class FittedChain:
@@ -140,6 +142,22 @@ class FittedChain:
         left, _ = self.emissions.factors
         return self.emissions.reweighted(arrays.like(states, self.emissions.points) @ left)
 
+    @property
+    def guarded(self) -> bool:
+        """Whether guards have a large share of the laws of y itself."""
+        return self.variates is None and self.laws.guard.large
+
+    @property
+    def kernel_part(self) -> MeanEmbedding:
+        """The emissions without the points that stand for a guard."""
+        count = self.laws.guard.imagined * len(self.laws.guard.counts)
+        if not (self.guarded and count):
+            return self.emissions
+        left = arrays.to_numpy(self.emissions.weights)
+        rows = np.arange(left.shape[1]) < left.shape[1] - count
+        left = (left + LEAST) * rows  # of a law that is all guard, too
+        return self.emissions.reweighted(arrays.like(left, self.emissions.points))
+
     def draw(self, n: int, rng: np.random.Generator, inputs=None) -> tuple[Array, np.ndarray]:
         """A sequence of observations, (n, d), and of states, (n,)."""
         states = markov.draw(self.chain.along(inputs), n, rng)
@@ -160,10 +178,9 @@ class FittedChain:
             here = np.flatnonzero(states == k)
             law = self.emissions[int(k)]
             X[here] = arrays.to_numpy(draws(law, len(here), rng, self.width(int(k))))
-            if self.variates is None and self.laws.guard.whitening is not None:  # a large share
-                guard = self.laws.guard
-                share = (guard.strength / (guard.strength + guard.counts))[k]
-                normal = here[rng.random(len(here)) < share]
+            guard = self.laws.guard
+            if self.variates is None and guard.whitening is not None:  # a large share
+                normal = here[rng.random(len(here)) < guard.share[k]]
                 X[normal] = guard.draws(int(k), len(normal), rng)
         return X
 

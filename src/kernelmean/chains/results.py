@@ -1,6 +1,5 @@
 """What a hidden Markov model returns: forecasts, and a belief that is carried on row by row."""
 
-from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -9,13 +8,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ..core import Array, Interval, Labels, arrays, checks
+from ..core.moments import block_rows
 from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import Law
 from ..kernels import Delta, OnColumns
 from .markov import moved
+from .mixtures import mixed_quantiles
 from .model import FittedChain, draws
-from .rows import as_inputs, gaps_in, observed_like
+from .rows import as_input_row, gaps_in, observed_like
 
 
 class Batch(Law):
@@ -61,7 +62,7 @@ class ObservationLaw(Law):
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
         """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
         if kind != "central":  # of the density, as `density` has it
-            return self.embedding.interval(level, self._smoothing or None, kind)
+            return self.embedding.interval(level, kind, self._smoothing or None)
         level = checks.check_level(level)
         return Interval.between(self.quantile([(1 - level) / 2, (1 + level) / 2]))
 
@@ -75,8 +76,31 @@ class ObservationLaw(Law):
         return xp.stack([draws(law, n, rng, self.bandwidth) for law in laws])
 
 
+class StatesLaw(ObservationLaw):
+    """Mixtures of the laws of states, a `chain` whose `states` have these probabilities."""
+
+    chain: FittedChain
+    states: Array
+    many: ClassVar[float] = np.inf  # points, from which on neighbours are taken together
+
+    def quantile(self, q) -> Array:
+        """Quantiles of every column: (m, d) for a number, (m, len(q), d) for a list."""
+        chain, one = self.chain, self.states.ndim == 1
+        if chain.spread is None or not (widths := self._widths()).any():
+            return super().quantile(q)
+        points, states = chain.emissions.points, np.atleast_2d(arrays.to_numpy(self.states))
+        blocks = arrays.slices(len(states), block_rows(points.shape[0]))
+        found = [mixed_quantiles(chain, states[b], q, widths[b], self.many) for b in blocks]
+        return found[0][0] if one else arrays.namespace(points).concat(found, axis=0)
+
+    def _widths(self) -> np.ndarray:
+        """Bandwidths of all laws and columns, (m, d)."""
+        shape = np.atleast_2d(self.states).shape[0], self.chain.emissions.points.shape[1]
+        return np.broadcast_to(np.asarray(self.chain.spread), shape)
+
+
 @dataclass(frozen=True, repr=False)
-class RegimeForecast(ObservationLaw, Batch):
+class RegimeForecast(StatesLaw, Batch):
     """Laws of the observations that come after those given, step by step.
 
     Attributes
@@ -124,15 +148,9 @@ def as_prior(prior, K: int) -> np.ndarray:
     return p / p.sum()
 
 
-def check_row(x, names: Sequence[str] | None, name: str) -> None:
-    """Entries of a row of a table that are called as columns of training stand in their order."""
-    if hasattr(x, "iloc") and np.ndim(x) == 1:
-        checks.check_order(x.to_frame().T, names, name, "the training data")
-
-
-def as_observation(x, points: Array, names: Sequence[str] | None) -> tuple[Array, np.ndarray]:
+def as_observation(x, points: Array, names=None) -> tuple[Array, np.ndarray]:
     """One observation as a row, (1, d), and whether it is there; `points` are of training."""
-    check_row(x, names, "x")
+    checks.check_order(checks.as_row(x), names, "x", "the training data")
     x = checks.as_floats(x, "x")
     if x.ndim == 0:
         x = x[None]
@@ -141,7 +159,7 @@ def as_observation(x, points: Array, names: Sequence[str] | None) -> tuple[Array
     return observed_like(x[None, :], "x", points)
 
 
-class RegimeBelief(ObservationLaw):
+class RegimeBelief(StatesLaw):
     """Probabilities of the states, to which observations are fed one at a time.
 
     A law of the observation: that of the row just seen after `update`, of the next one after
@@ -150,42 +168,40 @@ class RegimeBelief(ObservationLaw):
     """
 
     observation = attribute("observation", "embedding")
-    input_names: Sequence[str] | None = None
 
-    def __init__(self, model: FittedChain, prior, labels: Labels):
-        self._model, self.bandwidth, self.labels = model, model.spread, labels
+    def __init__(self, model: FittedChain, prior, labels: Labels, input_names=None):
+        self.chain, self.bandwidth, self.labels = model, model.spread, labels
+        self._input_names = input_names
         start = model.chain.startprob
-        self._probabilities = start if prior is None else as_prior(prior, len(start))
+        self.states = start if prior is None else as_prior(prior, len(start))
 
     @property
     def probabilities(self) -> Array:
         """P(state = k), (K,)."""
-        return self._probabilities.copy()
+        return self.states.copy()
 
     def predict(self, inputs=None) -> Self:
         """One step on in time; `inputs`, (k,), are those of the next row, where they drive it."""
-        check_row(inputs, self.input_names, "inputs")
-        chain = self._model.chain
-        row = None if inputs is None else np.atleast_2d(np.asarray(inputs))
-        moves = chain.into(as_inputs(row, 1, chain.n_inputs))
-        self._probabilities = moved(self._probabilities[None], moves)[0]
+        chain = self.chain.chain
+        moves = chain.into(as_input_row(inputs, chain.n_inputs, self._input_names))
+        self.states = moved(self.states[None], moves)[0]
         return self
 
     def update(self, x) -> Self:
         """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
-        point, seen = as_observation(x, self._model.emissions.points, self.labels.columns)
+        point, seen = as_observation(x, self.chain.emissions.points, self.labels.columns)
         gaps = None if seen.all() else gaps_in(np.atleast_1d(arrays.to_numpy(x))[None])
-        self._probabilities = self._model.updated(self._probabilities, point, seen, gaps)
+        self.states = self.chain.updated(self.states, point, seen, gaps)
         return self
 
     @property
     def embedding(self) -> MeanEmbedding:
         """The embedded law of the observation."""
-        return self._model.mixture(self._probabilities[None])[0]
+        return self.chain.mixture(self.states[None])[0]
 
     def copy(self) -> Self:
         """A belief that later steps of this one leave alone."""
         return copy(self)
 
     def __repr__(self) -> str:
-        return f"RegimeBelief({np.round(self._probabilities, 3).tolist()})"
+        return f"RegimeBelief({np.round(self.states, 3).tolist()})"

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from ..core import Array, arrays, checks
-from ..core.sequences import check_sequences
+from ..core.sequences import check_forward, check_sequences
 
 STRETCHES = 20  # of some of the rows, from all over the sequences
 
@@ -136,8 +137,13 @@ def check_aligned(X, inputs) -> None:
         raise ValueError("inputs has another index than X; rows of the same times are needed")
 
 
-def as_inputs(inputs, n: int, count: int | None, name: str = "inputs") -> np.ndarray | None:
-    """Known inputs of n rows, as many columns as there were in fitting."""
+def as_inputs(
+    inputs, n: int, count: int | None, name: str = "inputs", known: list[str] | None = None
+) -> np.ndarray | None:
+    """Known inputs of n rows, the columns that there were in fitting."""
+    names = checks.column_names(inputs)
+    if names is not None and known is not None and names != known:
+        raise ValueError(f"{name} has the columns {names}; those of fitting are {known}")
     if count == 0 or (count is None and inputs is None):
         if inputs is not None:
             raise ValueError(f"{name} were given, and none in fitting")
@@ -150,3 +156,36 @@ def as_inputs(inputs, n: int, count: int | None, name: str = "inputs") -> np.nda
     if count is not None:
         checks.check_columns(found, count, name, "those of fitting")
     return found
+
+
+def as_input_row(inputs, count: int, known: list[str] | None) -> np.ndarray | None:
+    """The same of one row: numbers, (k,), or a Series or table that names them."""
+    row = checks.as_row(inputs)
+    row = row if row is None or np.ndim(row) == 2 else np.atleast_2d(np.asarray(row))
+    return as_inputs(row, 1, count, known=known)
+
+
+# ------------------------------------------------------------ what a fitted estimator is asked of
+
+
+def rows_like(estimator, X, lengths=None, inputs=None) -> Rows:
+    """Rows like those of training; a missing one is filled, and not `seen`."""
+    points = points_like(estimator, X, "X")
+    X = checks.as_table(X)
+    checks.note_columns(estimator, X, reset=False)
+    check_aligned(X, inputs)
+    gaps, n = None if points[1].all() else gaps_in(X), len(points[1])
+    sequences = check_sequences(lengths, n)
+    check_forward(X, sequences)
+    return Rows.of(*points, sequences, gaps, inputs_like(estimator, inputs, n))
+
+
+def inputs_like(estimator, inputs, n: int, name: str = "inputs") -> np.ndarray | None:
+    """Known inputs of n rows, like those of fitting."""
+    return as_inputs(inputs, n, estimator.inputs_, name, estimator.input_names_)
+
+
+def points_like(estimator, X, name: str) -> tuple[Array, np.ndarray]:
+    """Points with the columns of the training data, and which of them are whole."""
+    check_is_fitted(estimator)
+    return observed_like(X, name, estimator.emissions_.points)

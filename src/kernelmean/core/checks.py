@@ -308,6 +308,12 @@ def check_order(X, names: Sequence[str] | None, name: str, where: str) -> None:
         )
 
 
+def as_row(x) -> Any:
+    """A Series that names its entries as a row of a table; anything else as it is."""
+    named = hasattr(x, "iloc") and x.ndim == 1 and all(isinstance(name, str) for name in x.index)
+    return x.to_frame().T if named else x
+
+
 def check_library(X, fitted, name: str, where: str = "the training data") -> None:
     """Arrays that meet must be of one library: none is converted behind the back."""
     found, needed = (array_namespace(A).__name__.rpartition(".")[2] for A in (X, fitted))

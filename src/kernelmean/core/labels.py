@@ -30,6 +30,11 @@ class Labels(Saveable):
         index = getattr(X, "index", None) if hasattr(X, "iloc") else None
         return cls(None if names is None else tuple(names), index)
 
+    @classmethod
+    def known_to(cls, estimator) -> Labels:
+        """Names of the columns that an estimator was fitted to."""
+        return cls.of(None, getattr(estimator, "feature_names_in_", None))
+
     def state(self) -> dict[str, Any]:
         """What is saved: an index may hold anything, and stays behind."""
         return {"columns": self.columns}

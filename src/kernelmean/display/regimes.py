@@ -12,6 +12,7 @@ from ..chains.estimator import ChainEstimator
 from ..chains.order import Order
 from ..core.arrays import like, to_numpy
 from ..core.checks import as_points, check_column
+from ..core.labels import Labels
 from ..core.sequences import check_sequences
 from ..hmm.kernel_hmm import KernelHMM
 from .base import Display, PanelDisplay, TimePanels, as_times, grid_between, panels
@@ -167,7 +168,7 @@ class RegimeDisplay(TimePanels):
         run = estimator.predict_proba if smooth else estimator.filter
         probabilities = to_numpy(run(X, lengths, inputs))
         series = to_numpy(as_points(X, "X", one_d=False, gaps=True))
-        n, names = len(series), estimator.columns.named(estimator.n_features_in_)
+        n, names = len(series), Labels.known_to(estimator).named(estimator.n_features_in_)
         if len(names) > COLUMNS:
             series, names = series[:, :0], []
         times, sequences = as_times(times, n), check_sequences(lengths, n)
@@ -266,7 +267,7 @@ class EmissionDisplay(Display):
             shares in the long run where `X` comes without them.
         """
         check_is_fitted(estimator)
-        names = estimator.columns.named(estimator.n_features_in_)
+        names = Labels.known_to(estimator).named(estimator.n_features_in_)
         j = check_column(column, names)
         low, high = np.quantile(to_numpy(estimator.emissions_.points)[:, j], TAILS)
         margin = MARGIN * (high - low) or 1.0

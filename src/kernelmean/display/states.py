@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..core.arrays import to_numpy
 from ..core.checks import as_points, check_column, check_count
+from ..core.labels import Labels
 from ..core.sequences import check_sequences
 from ..embedding.embedding import MeanEmbedding
 from ..statespace.kernel_state_space import KernelStateSpace
@@ -109,7 +110,7 @@ class ForecastDisplay(TimePanels):
         later, ahead = times_ahead(times, steps), np.empty((5, 0, d))
         if steps:
             ahead = fan(estimator.forecast(X, steps, lengths), level)[:, -steps:]
-        names = estimator.columns.named(d)
+        names = Labels.known_to(estimator).named(d)
         mean, lower, upper = map(to_numpy, told)
         return cls(times, series, mean, lower, upper, later, ahead, names, level, sequences)
 
@@ -251,7 +252,7 @@ class ObservationDisplay(Display):
             Of values of x; half as many again of y.
         """
         latent_name, _, grid, shares = _along_latent(estimator, latent, n_grid)
-        names = estimator.columns.named(estimator.n_features_in_)
+        names = Labels.known_to(estimator).named(estimator.n_features_in_)
         j = check_column(column, names)
         name = names[j] if estimator.backbone_ is None else f"innovation of {names[j]}"
         law = estimator.chain_.mixture(shares).marginal(j)
@@ -278,7 +279,7 @@ def _along_latent(
     low, high = MeanEmbedding(line, prior).quantile(RANGE)[:, 0]
     grid = grid_between(low, high, n_grid)
     if len(names) == 1:
-        return names[k], line, grid, estimator.interpolated(grid)
+        return names[k], line, grid, estimator.space_.shares(grid)
     width = line.std() * len(line) ** -0.2
     shares = prior * np.exp(-0.5 * ((grid[:, None] - line[:, 0]) / width) ** 2)
     return names[k], line, grid, shares / shares.sum(axis=1, keepdims=True)

@@ -133,8 +133,8 @@ class Adjusted(MeanEmbedding):
         found, shift = self._residuals.quantile(q, bandwidth), self._shift
         return found + (shift[..., None, :] if np.ndim(q) else shift)
 
-    def interval(self, level: float = 0.95, bandwidth="own", kind: str = "central") -> Interval:
-        ends = self._residuals.interval(level, bandwidth, kind)
+    def interval(self, level: float = 0.95, kind: str = "central", bandwidth="own") -> Interval:
+        ends = self._residuals.interval(level, kind, bandwidth)
         return Interval(*(end + self._shift for end in ends))
 
     def sample(self, n: int, random_state=None, bandwidth=None) -> Array:

@@ -427,23 +427,26 @@ class MeanEmbedding(Scored, WeightedPoints):
         """
         return self._like(quantiles(self._lines(bandwidth), q))
 
-    def interval(self, level: float = 0.95, bandwidth="own", kind: str = "central") -> Interval:
+    def interval(self, level: float = 0.95, kind: str = "central", bandwidth="own") -> Interval:
         """Interval of each column that holds the probability `level`.
 
         Parameters
         ----------
         level : float in (0, 1)
-        bandwidth : float or sequence of float, optional
-            As for `quantile`.
         kind : "central" or "shortest"
             Between the quantiles (1 − level)/2 and (1 + level)/2, or the narrowest of all, which
             is that of the `density`.
+        bandwidth : float or sequence of float, optional
+            As for `quantile`.
 
         Returns
         -------
         Interval
             `lower` and `upper`, arrays of shape (d,) or (batch, d).
         """
+        if not isinstance(kind, str) or kind == "own":  # before kind, for one version
+            checks.warn_caller("interval(level, bandwidth) is now bandwidth=", FutureWarning)
+            kind, bandwidth = "central" if bandwidth == "own" else bandwidth, kind
         if isinstance(bandwidth, str) and bandwidth == "own" and kind == "shortest":
             bandwidth = None
         return Interval.between(self._like(ends(self._lines(bandwidth), level, kind)))

@@ -52,7 +52,7 @@ class Law(Scored):
 
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
         """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
-        return self.embedding.interval(level, self._smoothing, kind)
+        return self.embedding.interval(level, kind, self._smoothing)
 
     def quantile(self, q) -> Array:
         """Quantiles of every column: (m, d) for a number, (m, len(q), d) for a list."""
@@ -105,4 +105,4 @@ def interval_like_target(law, level: float, one_output: bool) -> Interval:
 
 def names_like(estimator, d: int) -> list[str]:
     """Names of the columns of X that an estimator was fitted to."""
-    return Labels.of(None, getattr(estimator, "feature_names_in_", None)).named(d, "x")
+    return Labels.known_to(estimator).named(d, "x")

@@ -160,10 +160,8 @@ class Belief(_States):
     keeps a version.
     """
 
-    names_x: Sequence[str] | None = None  # of the observations
-
     def __init__(self, machine: Recursion, step: Step, labels: Labels = Law.labels, names_x=None):
-        self.machine, self.step, self.labels, self.names_x = machine, step, labels, names_x
+        self.machine, self.step, self.labels, self._names_x = machine, step, labels, names_x
 
     def predict(self) -> Self:
         """One step on in time."""
@@ -179,8 +177,8 @@ class Belief(_States):
         supervision : tuple (x_s, z_s, strength), optional
             As for `KernelBayesFilter.filter`.
         """
-        names = self.names_x, self.labels.columns
-        point, seen = as_observation(x, self.machine.points_x, self.names_x)
+        point, seen = as_observation(x, self.machine.points_x, self._names_x)
+        names = self._names_x, self.labels.columns
         given = None if supervision is None else inputs.pairs(self.machine, supervision, *names)
         step = replace(self.step, collapsed=False)
         if seen[0]:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ..chains.order import MAX_COMPONENTS, METHODS, Order, Spectrum, choose_order
-from ..core.checks import check_choice, check_count, column_names
+from ..core.checks import check_choice, check_count
 from ..core.threads import one_thread
 from .kernel_hmm import KernelHMM
 from .tune import by_likelihood
@@ -68,9 +68,9 @@ def estimate_order(
     """
     check_choice(method, "method", METHODS)
     limit = check_count(max_components, "max_components")
-    model = KernelHMM(kernel=kernel, features=features, random_state=random_state)
-    draft = model.draft(X, lengths)
+    plan = KernelHMM(kernel=kernel, features=features, random_state=random_state)._plan
+    draft = plan.draft(X, lengths)
     spectrum = Spectrum(draft.moments, limit)
     if method == "likelihood":
-        return by_likelihood(model, draft.rows, spectrum, column_names(X))
+        return by_likelihood(plan, draft, spectrum)
     return choose_order(replace(spectrum, ranked=draft.ranked), method, constant)

@@ -1,6 +1,6 @@
 """Hidden Markov models whose emission laws are embeddings: no family of distributions."""
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self
@@ -10,27 +10,32 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from ..chains import markov
-from ..chains.draft import POINTS, Draft
-from ..chains.estimator import ChainEstimator
-from ..chains.moments import FarCoordinates, Moments
+from ..chains.estimator import ChainEstimator, learn, renumber, summarised
 from ..chains.options import EM, as_em
-from ..chains.order import MAX_COMPONENTS, METHODS, Order, Spectrum
-from ..chains.rows import Rows, gaps_in
+from ..chains.order import METHODS, Order
+from ..chains.rows import inputs_like, points_like, rows_like
 from ..chains.search import Judge, best_fit, factors, next_error
-from ..core import Array, Block, Line, arrays, checks
-from ..core.elsewhere import aligned, is_far
-from ..core.parameters import choice, count, either, flag, into, moved, optional, options, positive
+from ..core import Array, Block, Labels, Line, Summary, arrays, checks
+from ..core.parameters import (
+    check_parameters,
+    choice,
+    count,
+    either,
+    flag,
+    into,
+    moved,
+    optional,
+    options,
+    positive,
+)
 from ..core.progress import Verbose
-from ..core.sequences import check_sequences, firsts
 from ..core.summary import numbers
 from ..core.threads import doors
-from ..kernels import Delta
 from .learn import Fit, Plan
-from .tune import Named, by_likelihood
+from .tune import Named
 
 ALGORITHMS = ("viterbi", "map")
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the lengthscale, that `tune` tries
-PIECES = 200  # stretches of rows elsewhere, which choices are made on
 DEFAULTS = {"n_init": 12, "max_iter": 200, "tol": 1e-5}  # of EM
 
 
@@ -145,7 +150,6 @@ class KernelHMM(ChainEstimator):
         "reg": optional(positive()),
         "em": optional(options(EM, without=("guard", "penalty", "features"))),
     }
-    noun = "Hidden Markov model"
 
     # ------------------------------------------------------------ learning
 
@@ -192,68 +196,20 @@ class KernelHMM(ChainEstimator):
         """
         if inputs is not None and not self.refine:
             raise ValueError("refine is False, and inputs are given, which are learned from by EM")
-        return self.fit_rows(X, lengths, inputs)
-
-    def begun(self, X, lengths) -> Draft:
-        """Of rows that are elsewhere: some stretches of them, and the moments of all."""
-        if not is_far(X):
-            return super().begun(X, lengths)
-        if self.refine:
-            raise ValueError(
-                "refine is True, but EM goes along all rows, forwards and backwards, many times; "
-                "refine=False learns from sums over rows, wherever they are"
-            )
-        every = aligned(X=X)
-        if not every.ordered:
-            raise ValueError(
-                "X is of a DataFrame of Spark, whose rows have no order, but here they have to "
-                "follow each other"
-            )
-        sequences, seen = check_sequences(lengths, every.n), np.broadcast_to(True, every.n)
-        if lengths is not None:
-            every = aligned(X=X, first=firsts(sequences, every.n).astype(np.uint8))
-        whole = Rows.of(np.empty((every.n, 0)), seen, sequences)
-        which, some = whole.stretches(POINTS, PIECES)
-        few = super().begun(every.take(which)[0], [s.stop - s.start for s in some.sequences])
-        own, rows = few.coordinates, few.rows
-        coordinates = FarCoordinates(own.features, own.points, own.kept, every)
-        moments = Moments(coordinates, rows.seen, rows.sequences)
-        return replace(few, coordinates=coordinates, moments=moments, own=False)
-
-    def draft(self, X, lengths=None) -> Draft:
-        """Training rows, some of them there in part, and their moments.
-
-        Parameters
-        ----------
-        X, lengths
-            As for `fit`.
-        """
-        draft = super().draft(X, lengths)
-        whole = draft.rows.seen.all() or isinstance(draft.kernel, Delta)
-        return draft if whole else replace(draft, rows=replace(draft.rows, gaps=gaps_in(X)))
-
-    def learned(self, draft: Draft, rng: np.random.Generator, inputs=None) -> Fit:
-        """The fit, a value."""
-        draft = replace(draft, rows=replace(draft.rows, inputs=inputs))
-        em = as_em(self.em).filled(**DEFAULTS)
-        K = self.n_components
-        if K == "likelihood":
-            spectrum = Spectrum(draft.moments, MAX_COMPONENTS)
-            K = by_likelihood(self, draft.rows, spectrum, self.columns.columns)
-        plan = Plan(em, self.refine, self.bandwidth, self.reg, self.verbose, K)
-        return plan.fit(draft, rng)
-
-    def adopt(self, fit: Fit) -> None:
-        """Make a fit the estimator's own."""
-        super().adopt(fit)
+        fit: Fit = learn(self, self._plan, X, lengths, inputs)
         self.n_components_ = len(self.startprob_)
         self.singular_values_, self.held_out_ = fit.singular_values, fit.held_out
         self._order = None if fit.order is None else {"value": int(fit.order), **vars(fit.order)}
+        return self
 
     @property
-    def by_rule(self) -> bool:
-        """Whether kernel Bayes' rule filters."""
-        return self.inference == "kbr"
+    def _plan(self) -> Plan:
+        """What is asked for, checked."""
+        check_parameters(self)
+        em = as_em(self.em).filled(**DEFAULTS)
+        asked = em, self.refine, self.bandwidth, self.reg, self.verbose, self.n_components
+        by_rule = self.inference == "kbr"
+        return Plan(self.kernel, self.features, *asked, by_rule, self.random_state)
 
     @property
     def order_(self) -> Order | None:
@@ -325,7 +281,7 @@ class KernelHMM(ChainEstimator):
             states = arrays.to_numpy(checks.as_vector(states, "states"))
             checks.check_lengths(len(X_val), len(states), "X_val", "states")
             judge = Named(X_val, lengths_val, states)
-        kernel = self.draft(X, lengths).kernel
+        kernel = self._plan.draft(X, lengths).kernel
         if kernel.scaled(2.0) == kernel:
             scales = [1.0]  # there is no lengthscale
         seeds = checks.generator(self.random_state).integers(2**31, size=n_fits)
@@ -337,12 +293,8 @@ class KernelHMM(ChainEstimator):
         name = "mse" if states is None else "accuracy"
         tuned = best_fit(at, grid, name, X, lengths, judge, n_jobs, verbose)
         if isinstance(judge, Named):
-            tuned.renumber(judge.matched(tuned)[0])
+            renumber(tuned, judge.matched(tuned)[0])
         return tuned
-
-    def renumber(self, order: np.ndarray) -> None:
-        """State k becomes what state order[k] was."""
-        self.adopt_chain(replace(self.chain_, rule=self.rule_).reordered(order))
 
     # ------------------------------------------------------------ states
 
@@ -355,7 +307,9 @@ class KernelHMM(ChainEstimator):
             As in `fit`.
         """
         check_is_fitted(self)
-        return self.chain_.chain.into(self.given(inputs, 0 if inputs is None else len(inputs)))
+        return self.chain_.chain.into(
+            inputs_like(self, inputs, 0 if inputs is None else len(inputs))
+        )
 
     @property
     def slopes_(self) -> np.ndarray:
@@ -378,7 +332,7 @@ class KernelHMM(ChainEstimator):
         inputs : array or DataFrame of shape (n, p), optional
             As in `fit`, and if there.
         """
-        rows = self.rows(X, lengths, inputs)
+        rows = rows_like(self, X, lengths, inputs)
         return arrays.like(self.chain_.filtered(rows), rows.points)
 
     def smooth(self, X, lengths=None, inputs=None) -> Array:
@@ -389,7 +343,7 @@ class KernelHMM(ChainEstimator):
         X, lengths, inputs
             As for `filter`.
         """
-        rows = self.rows(X, lengths, inputs)
+        rows = rows_like(self, X, lengths, inputs)
         return arrays.like(self.chain_.smoothed(rows), rows.points)
 
     predict_proba = smooth
@@ -424,7 +378,7 @@ class KernelHMM(ChainEstimator):
         states : int array of shape (n,)
         """
         checks.check_choice(algorithm, "algorithm", ALGORITHMS)
-        rows, chain = self.rows(X, lengths, inputs), self.chain_
+        rows, chain = rows_like(self, X, lengths, inputs), self.chain_
         logb, along = chain.log_emissions(rows), chain.along(rows)
         if algorithm == "viterbi":
             logprob, states = markov.viterbi(logb, along, rows.sequences)
@@ -437,8 +391,8 @@ class KernelHMM(ChainEstimator):
 
     def density(self, Y) -> Array:
         """f_k of every state at every row of `Y`, (m, K): densities of y, or of its `variates_`."""
-        points, seen = self.points_like(Y, "Y")
-        checks.check_order(Y, self.columns.columns, "Y", "the training data")
+        points, seen = points_like(self, Y, "Y")
+        checks.check_order(Y, Labels.known_to(self).columns, "Y", "the training data")
         if not seen.all():
             raise ValueError("Y contains NaN; remove these rows first")
         return arrays.like(np.exp(self.chain_.log_densities(points)), points)
@@ -459,8 +413,9 @@ class KernelHMM(ChainEstimator):
         inputs : array or DataFrame of shape (n_samples, p), optional
             As in `fit`, and if there.
         """
-        known = self.given(inputs, checks.check_count(n_samples, "n_samples"))
-        X, states = self.draw(n_samples, random_state, known)
+        known = inputs_like(self, inputs, checks.check_count(n_samples, "n_samples"))
+        rng = checks.generator(self.random_state if random_state is None else random_state)
+        X, states = self.chain_.draw(n_samples, rng, known)
         return X, arrays.like(states, X)
 
     @property
@@ -482,8 +437,15 @@ class KernelHMM(ChainEstimator):
 
     # ------------------------------------------------------------ in words, and in files
 
-    def blocks(self) -> list[Block]:
-        """What the summary says of the states."""
+    def summary(self) -> Summary:
+        """The fitted model in words and numbers.
+
+        Returns
+        -------
+        Summary
+            A text, which a notebook shows as a table; `table` is a DataFrame.
+        """
+        check_is_fitted(self)
         means, shares = arrays.to_numpy(self.emissions_.mean()), self.startprob_
         with np.errstate(divide="ignore"):
             stays = 1 / (1 - self.transmat_.diagonal())
@@ -509,4 +471,4 @@ class KernelHMM(ChainEstimator):
             lines.append(Line("inputs", names, f"{names}: {use}"))
             for with_, score in zip(("without", "with"), self.driven_.held_out, strict=True):
                 lines.append(Line.of(f"{held_out}, {with_} inputs", score))
-        return [Block("States", lines)]
+        return summarised(self, "Hidden Markov model", [Block("States", lines)])

@@ -15,28 +15,33 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 
 from ..chains import draft as drafts
 from ..chains import em
-from ..chains.draft import COLUMNS, Draft, in_space, on_all
+from ..chains.draft import COLUMNS, POINTS, Draft, in_space, on_all
 from ..chains.driven import driven
 from ..chains.em import Climb, random_starts
 from ..chains.emission import SHARES, AnySmoothing, Guard, Shrunken, SmoothingByState, can_smooth
 from ..chains.markov import filtered, predicted
 from ..chains.model import FittedChain
 from ..chains.model_bayes import ModelBayes
-from ..chains.moments import Coordinates, Moments
+from ..chains.moments import Coordinates, FarCoordinates, Moments
 from ..chains.order import MAX_COMPONENTS, Order, Spectrum, choose_order
-from ..chains.rows import Rows
+from ..chains.rows import Rows, gaps_in
 from ..chains.variates import Variates
 from ..core import arrays, checks
+from ..core.elsewhere import aligned, is_far
+from ..core.sequences import check_sequences, firsts
 from ..core.stages import stage
 from ..kernels import Delta
 from .spectral import SpectralFit
+from .tune import by_likelihood
 
+PIECES = 200  # stretches of rows elsewhere, which choices are made on
 SOME = 1e-12  # weight of a row in a law, at the least
 WORTH = 1.0  # least gain in log-likelihood for a share,
 OWN = 5.0  # and for a bandwidth of each state
@@ -63,9 +68,44 @@ class Plan(drafts.Plan):
     """What is asked of a hidden Markov model."""
 
     n_components: int | str | None
+    by_rule: bool  # whether kernel Bayes' rule filters
+    random_state: Any
 
-    def fit(self, draft: Draft, rng: np.random.Generator) -> Fit:
+    def draft(self, X, lengths=None) -> Draft:
+        """Some of the rows are there in part. Of those elsewhere some stretches, moments of all."""
+        if is_far(X):
+            return self.far(X, lengths)
+        draft = super().draft(X, lengths)
+        whole = draft.rows.seen.all() or isinstance(draft.kernel, Delta)
+        return draft if whole else replace(draft, rows=replace(draft.rows, gaps=gaps_in(X)))
+
+    def far(self, X, lengths) -> Draft:
+        """Of rows that are elsewhere: some stretches of them, and the moments of all."""
+        if self.refine:
+            raise ValueError(
+                "refine is True, but EM goes along all rows, forwards and backwards, many times; "
+                "refine=False learns from sums over rows, wherever they are"
+            )
+        every = aligned(X=X)
+        if not every.ordered:
+            raise ValueError(
+                "X is of a DataFrame of Spark, whose rows have no order, but here they have to "
+                "follow each other"
+            )
+        sequences, seen = check_sequences(lengths, every.n), np.broadcast_to(True, every.n)
+        if lengths is not None:
+            every = aligned(X=X, first=firsts(sequences, every.n).astype(np.uint8))
+        whole = Rows.of(np.empty((every.n, 0)), seen, sequences)
+        which, some = whole.stretches(POINTS, PIECES)
+        few = self.draft(every.take(which)[0], [s.stop - s.start for s in some.sequences])
+        own, rows = few.coordinates, few.rows
+        coordinates = FarCoordinates(own.features, own.points, own.kept, every)
+        moments = Moments(coordinates, rows.seen, rows.sequences)
+        return replace(few, coordinates=coordinates, moments=moments, own=False)
+
+    def fit(self, draft: Draft, rng: np.random.Generator, inputs=None) -> Fit:
         """Order, variates, the spectral method, EM; states from the most to the least frequent."""
+        draft = replace(draft, rows=replace(draft.rows, inputs=inputs))
         spectrum = Spectrum(draft.moments, MAX_COMPONENTS)
         order = self.order(spectrum, draft)
         spaces = self.spaces(draft)
@@ -99,6 +139,8 @@ class Plan(drafts.Plan):
         asked = self.n_components
         if asked is None or asked == "correlations":
             return estimated(replace(spectrum, ranked=draft.ranked))
+        if asked == "likelihood":
+            return by_likelihood(self, draft, spectrum)
         if isinstance(asked, str):
             return choose_order(spectrum, asked, CONSTANT)
         return asked if isinstance(asked, Order) else None

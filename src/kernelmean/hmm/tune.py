@@ -1,14 +1,13 @@
 """Judging fits of a hidden Markov model: by states in sight, and by rows held out."""
 
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
-from sklearn.base import clone
 
 from ..chains.order import Order, Spectrum
-from ..chains.rows import Rows
 from ..core import arrays, checks
 from ..core.minimise import mean_and_error
 
@@ -46,8 +45,9 @@ class Named:
 # ------------------------------------------------------------ the number of states
 
 
-def by_likelihood(model, rows: Rows, spectrum: Spectrum, names) -> Order:
+def by_likelihood(plan, draft, spectrum: Spectrum) -> Order:
     """The smallest number whose held-out log-likelihood is within half a standard error."""
+    rows = draft.rows
     cuts = [s.start + max(1, round(TRAINING * (s.stop - s.start))) for s in rows.sequences]
     early = [slice(s.start, cut) for s, cut in zip(rows.sequences, cuts, strict=True)]
     late = [slice(cut, s.stop) for s, cut in zip(rows.sequences, cuts, strict=True) if cut < s.stop]
@@ -59,17 +59,18 @@ def by_likelihood(model, rows: Rows, spectrum: Spectrum, names) -> Order:
             "states are judged by likelihood there"
         )
     lengths = [cut - s.start for s, cut in zip(rows.sequences, cuts, strict=True)]
-    draft = replace(model.drafted(past.points, past.seen, lengths, names), rows=past)
+    few = replace(plan.drafted(past.points, past.seen, lengths, draft.names), rows=past)
     told: dict[int, np.ndarray] = {}
     for K in range(1, spectrum.limit + 1):
-        one = clone(model).set_params(n_components=K)
+        rng = checks.generator(deepcopy(plan.random_state))  # the same for every K
         try:
-            one.adopt(one.learned(draft, checks.generator(one.random_state)))
+            chain = replace(plan, n_components=K).fit(few, rng).chain
         except ValueError:  # the rows tell no more states apart
             if told:
                 break
             raise
-        told[K] = one.chain_.log_predictive(future)[there]
+        chain = chain if plan.by_rule else replace(chain, rule=None)
+        told[K] = chain.log_predictive(future)[there]
         best = max(told, key=lambda k: np.mean(told[k]))
         if K - best >= PATIENCE:
             break

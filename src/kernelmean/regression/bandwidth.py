@@ -37,12 +37,13 @@ def spread_ties(Y: np.ndarray) -> np.ndarray:
     The score rewards a bandwidth of zero where values repeat, for then there is no density. m of n
     values at v are spread, in random order, evenly over the width m/(n p̂(v)) that holds them
     under Silverman's p̂, or over their share of the gaps to their neighbours if that is wider.
-    Columns without ties stay as they are.
+    Columns without ties stay as they are. Draws go by what the columns hold, not by their order.
     """
-    rng = np.random.default_rng(0)
-    spread = Y.copy()
-    for column, bandwidth in zip(spread.T, silverman(Y), strict=True):
-        values, which, count = np.unique(column, return_inverse=True, return_counts=True)
+    rng, spread = np.random.default_rng(0), Y.copy()
+    ties = [np.unique(column, return_inverse=True, return_counts=True) for column in Y.T]
+    columns = list(zip(spread.T, silverman(Y), ties, strict=True))
+    columns.sort(key=lambda c: (c[2][1].tobytes(), c[0].tobytes()))
+    for column, bandwidth, (values, which, count) in columns:
         if 1 < len(values) < len(Y) and bandwidth > 0:
             width = np.where(count > 1, _widths(values, count, float(bandwidth)), 0.0)
             order = np.lexsort((rng.random(len(Y)), which))

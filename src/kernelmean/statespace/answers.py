@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..chains.estimator import ChainEstimator, labels_ahead
-from ..chains.rows import Rows
+from ..chains.rows import Rows, inputs_like, points_like, rows_like
 from ..core import Array, Interval, Labels, arrays, checks
 from ..core.moments import block_rows
 from ..core.threads import doors
@@ -45,15 +45,9 @@ class SpaceAnswers(ChainEstimator):
 
     # ------------------------------------------------------------ states
 
-    def course(self, X, lengths=None, inputs=None) -> tuple[Rows, Course | None]:
-        """The rows that states are filtered from, and how they lie along the backbone, if any.
-
-        Parameters
-        ----------
-        X, lengths, inputs
-            As for `filter`.
-        """
-        rows, course = self.rows(X, lengths, inputs), None
+    def _course(self, X, lengths=None, inputs=None) -> tuple[Rows, Course | None]:
+        """The rows that states are filtered from, and how they lie along the backbone, if any."""
+        rows, course = rows_like(self, X, lengths, inputs), None
         if self.backbone_ is not None:
             course = Course(self.chain_, self.backbone_, rows)
             rows = course.rows
@@ -86,7 +80,7 @@ class SpaceAnswers(ChainEstimator):
         inputs : array or DataFrame of shape (n, k), optional
             As in `fit`.
         """
-        rows, _ = self.course(X, lengths, inputs)
+        rows, _ = self._course(X, lengths, inputs)
         if self._by_particles:
             found = self._particles(rows)
             moments = found.state_mean, found.state_variance
@@ -102,7 +96,7 @@ class SpaceAnswers(ChainEstimator):
         X, lengths, inputs
             As for `filter`. (With particles too, smoothing is on the nodes.)
         """
-        rows, _ = self.course(X, lengths, inputs)
+        rows, _ = self._course(X, lengths, inputs)
         return self._laws(self.chain_.smoothed(rows), rows, X)
 
     def _laws(self, p: np.ndarray, rows: Rows, X, moments=None) -> LatentResult:
@@ -125,7 +119,7 @@ class SpaceAnswers(ChainEstimator):
         X, lengths, inputs
             As for `filter`.
         """
-        return self._laws_of(*self.course(X, lengths, inputs)).mean()
+        return self._laws_of(*self._course(X, lengths, inputs)).mean()
 
     one_step = predict
 
@@ -139,7 +133,7 @@ class SpaceAnswers(ChainEstimator):
         q : float or sequence of float
             Levels between 0 and 1.
         """
-        return self._laws_of(*self.course(X, lengths, inputs)).quantile(q)
+        return self._laws_of(*self._course(X, lengths, inputs)).quantile(q)
 
     def _laws_of(self, rows: Rows, course: Course | None) -> StateForecast:
         """Of every row, given the rows before."""
@@ -167,7 +161,7 @@ class SpaceAnswers(ChainEstimator):
             As for `filter`.
         level : float
         """
-        return self._laws_of(*self.course(X, lengths, inputs)).interval(level)
+        return self._laws_of(*self._course(X, lengths, inputs)).interval(level)
 
     def log_predictive(self, X, lengths=None, inputs=None) -> np.ndarray:
         """log p(y_t | y_1, ..., y_{t-1}) for every row, (n,); 0 for a missing one.
@@ -177,7 +171,7 @@ class SpaceAnswers(ChainEstimator):
         X, lengths, inputs
             As for `filter`.
         """
-        rows, course = self.course(X, lengths, inputs)
+        rows, course = self._course(X, lengths, inputs)
         if self._by_particles:
             found = self._particles(rows).loglik
         else:
@@ -186,7 +180,7 @@ class SpaceAnswers(ChainEstimator):
             return found
         found = found + np.where(course.seen, course.line.transform.slope(course.Z), 0.0)
         laws, unsure = self._laws_of(rows, course), np.flatnonzero(course.seen & ~rows.seen)
-        Y = arrays.to_numpy(self.points_like(X, "X")[0])
+        Y = arrays.to_numpy(points_like(self, X, "X")[0])
         step = block_rows(self.emissions_.points.shape[0])
         for some in np.split(unsure, range(step, len(unsure), step)):
             found[some] = cast(LineForecast, laws[some]).log_guarded(Y[some])
@@ -206,9 +200,9 @@ class SpaceAnswers(ChainEstimator):
             Inputs of the rows that are forecast; of several sequences below each other.
         """
         checks.check_count(steps, "steps")
-        rows, course = self.course(X, lengths, inputs)
+        rows, course = self._course(X, lengths, inputs)
         chain, count = self.chain_, len(rows.sequences)
-        known = self.given(inputs_ahead, steps * count, "inputs_ahead")
+        known = inputs_like(self, inputs_ahead, steps * count, "inputs_ahead")
         states, labels = chain.ahead(rows, steps), labels_ahead(X, rows, steps)
         p = arrays.like(states, rows.points)
         if course is None:
@@ -242,10 +236,10 @@ class SpaceAnswers(ChainEstimator):
         """
         checks.check_count(steps, "steps")
         checks.check_count(n, "n")
-        rows, course = self.course(X, lengths, inputs)
+        rows, course = self._course(X, lengths, inputs)
         if len(rows.sequences) != 1:
             raise ValueError(f"lengths has {len(rows.sequences)} entries; one sequence is needed")
-        known = self.given(inputs_ahead, steps, "inputs_ahead")
+        known = inputs_like(self, inputs_ahead, steps, "inputs_ahead")
         rng = checks.generator(self.random_state if random_state is None else random_state)
         chain = self.chain_
         found = chain.paths(chain.filtered(rows)[-1], n, steps, rng)
@@ -264,9 +258,9 @@ class SpaceAnswers(ChainEstimator):
         inputs : array or DataFrame of shape (n_samples, k), optional
             As in `fit`, and if there.
         """
-        known = self.given(inputs, checks.check_count(n_samples, "n_samples"))
+        known = inputs_like(self, inputs, checks.check_count(n_samples, "n_samples"))
         rng = checks.generator(self.random_state if random_state is None else random_state)
-        X, states = self.draw(n_samples, rng)
+        X, states = self.chain_.draw(n_samples, rng)
         if self.backbone_ is not None:
             first, e = self.backbone_.first, arrays.to_numpy(X)[None]
             X = arrays.like(self.backbone_.paths(first, e, known, rng)[0], X)
@@ -292,13 +286,11 @@ class SpaceAnswers(ChainEstimator):
         >>> bool(belief.update([4.0]).predict().mean()[0] > 2.0)
         True
         """
-        first = self.given(inputs, 1)
-        parts = self.chain_, prior, self.columns, self.nodes_
+        first = inputs_like(self, inputs, 1)
+        parts = self.chain_, prior, Labels.known_to(self), self.nodes_
         if self.backbone_ is None:
             return LatentBelief(*parts)
-        belief = LineBelief(*parts, self.backbone_, first)
-        belief.input_names = self.input_names_
-        return belief
+        return LineBelief(*parts, self.backbone_, first, self.input_names_)
 
     # ------------------------------------------------------------ laws
 
@@ -311,7 +303,7 @@ class SpaceAnswers(ChainEstimator):
         ----------
         x : array of shape (k, n_latent)
         """
-        return self.chain_.mixture(self.interpolated(x))
+        return self.chain_.mixture(self.space_.shares(x))
 
     def transition_at(self, x) -> MeanEmbedding:
         """A batch of embedded laws of the next state given x, on the nodes (as `emission_at`).
@@ -320,21 +312,9 @@ class SpaceAnswers(ChainEstimator):
         ----------
         x : array of shape (k, n_latent)
         """
-        weights = self.interpolated(x) @ self.transmat_
-        return MeanEmbedding.of_parts(checks.frozen(self.nodes_), weights, None, self.kernel_x_)
-
-    def interpolated(self, x) -> np.ndarray:
-        """Shares of the nodes in points of the latent space, (k, m).
-
-        Parameters
-        ----------
-        x : array of shape (k, n_latent)
-        """
         check_is_fitted(self)
-        d = self.nodes_.shape[1]
-        x = arrays.as_columns(x, d, "x", "the latent space", one_d=d == 1)
-        # in between two nodes shares are never negative
-        return self.space_.latent.shares(x) if d == 1 else self.space_.interpolation(x)
+        weights = self.space_.shares(x) @ self.transmat_
+        return MeanEmbedding.of_parts(checks.frozen(self.nodes_), weights, None, self.kernel_x_)
 
     def recovered(self) -> NodeModel:
         """The learned model as one to draw from, with densities anywhere in the latent space.

@@ -4,12 +4,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.ndimage import gaussian_filter1d
+from scipy.stats import norm
 
 from ..chains.emission import NARROWEST, Guard
 
 SPAN = 8.0  # standard deviations that the law of the noise is tabulated over,
 BINS = 800  # in so many steps,
 SHAPE_WIDTH = 0.6  # smoothed by this times n^(-1/5),
+CELLS = 8  # of a grid to a standard deviation
 IMAGINED = 64  # points that stand for it in an embedding
 FAR, WIDE = 1e-4, 4.0  # and with this share of a wide normal law
 GRID = SPAN * (2 * np.arange(BINS) + 1 - BINS) / BINS  # the middles of the steps
@@ -29,6 +31,29 @@ class ShapedGuard(Guard):
     """
 
     shape: np.ndarray = field(kw_only=True)
+    imagined = IMAGINED
+
+    @property
+    def large(self) -> bool:
+        """In several columns; in one, bandwidths are narrow beside it, and its points will do."""
+        return self.means.shape[1] > 1
+
+    def along(self, j: int, y: np.ndarray, extra: float) -> tuple[np.ndarray, np.ndarray]:
+        """Distribution functions and densities of one column, (K, m), with a variance added."""
+        size = self.variances[0, j] ** 0.5
+        width = max(extra**0.5 / size, 2 * SPAN / BINS)  # of a step, where nothing is added
+        grid = GRID * (1 + width)
+        off = (grid - GRID[:, None]) / width
+        mass = self.shape[j] / self.shape[j].sum()
+        u = (y - self.means[:, [j]]) / size
+        F, f = np.interp(u, grid, mass @ norm.cdf(off)), np.interp(u, grid, mass @ norm.pdf(off))
+        return F, f / (width * size)
+
+    def nodes(self, j: int, extra: float) -> np.ndarray:
+        """Of a grid along one column that holds nearly all of the mass."""
+        size = (self.variances[0, j] + extra) ** 0.5
+        low, high = self.means[:, j].min() - SPAN * size, self.means[:, j].max() + SPAN * size
+        return np.linspace(low, high, round((high - low) / size * CELLS) + 1)
 
     def log_density(self, points: np.ndarray) -> np.ndarray:
         """(m, K)."""

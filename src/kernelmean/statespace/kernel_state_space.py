@@ -7,23 +7,33 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
-from ..chains.draft import Draft
 from ..chains.emission import one_or_each
+from ..chains.estimator import learn, summarised
 from ..chains.options import EM, as_em
 from ..chains.rows import observed
 from ..chains.search import best_fit, factors, next_error, next_likelihood
-from ..core import Block, Line, arrays, checks
-from ..core.parameters import count, either, flag, into, moved, optional, options, standing_for
+from ..core import Block, Line, Summary, arrays, checks
+from ..core.parameters import (
+    check_parameters,
+    count,
+    either,
+    flag,
+    into,
+    moved,
+    optional,
+    options,
+    standing_for,
+)
 from ..core.progress import Verbose
 from ..core.summary import numbers
 from ..core.threads import doors
-from ..core.wild import without_wild
 from ..kernels import fitted_kernel
 from .answers import SpaceAnswers
 from .backbone import FittedBackbone
 from .learn import Fit, Plan
-from .options import Backbone, KernelRule, as_filter, as_latent
+from .options import Backbone, as_filter, as_latent
 
 # of EM
 DEFAULTS = {"n_init": 3, "max_iter": 60, "tol": 1e-4, "guard": (200.0, 1000.0), "penalty": (1, 1)}
@@ -183,7 +193,6 @@ class KernelStateSpace(SpaceAnswers):
         "em": optional(options(EM)),
         "backbone": optional(either(options(Backbone), "auto")),
     }
-    noun = "State-space model"
     was: ClassVar = {"backbone": None}
 
     # ------------------------------------------------------------ learning
@@ -203,27 +212,27 @@ class KernelStateSpace(SpaceAnswers):
             What is known of every row beforehand: the backbone, which there is then in any case, is
             linear in it. A table has the index of `X`.
         """
-        return self.fit_rows(X, lengths, inputs)
-
-    def believed(self, points, seen: np.ndarray, sequences: list[slice]) -> np.ndarray:
-        """The rows seen that are learned from: all but a few that are wildly off."""
-        return without_wild(points, seen, sequences)
+        fit: Fit = learn(self, self._plan, X, lengths, inputs)
+        self.space_, latent = fit.space, fit.space.latent
+        self.nodes_, self.node_weights_ = latent.nodes, latent.weights
+        self.features_x_, self.kernel_x_ = fit.space.features, fit.space.features.kernel_
+        self.loss_, self.loss_history_ = fit.start.loss, np.array(fit.start.history)
+        self.guard_, self.U_, self.V_ = fit.guard, fit.U, fit.V
+        self.backbone_, self.rivals_, self.dimensions_ = fit.backbone, fit.rivals, fit.tried
+        points = arrays.to_numpy(fit.draft.rows.there)
+        self.range_ = np.stack([points.min(axis=0), points.max(axis=0)])
+        return self
 
     @property
-    def coordinates(self) -> Any:
-        """The feature map that was asked for."""
-        return as_em(self.em).features
-
-    def learned(self, draft: Draft, rng: np.random.Generator, inputs=None) -> Fit:
-        """The fit, a value."""
+    def _plan(self) -> Plan:
+        """What is asked for, checked."""
+        check_parameters(self)
         way, em = as_filter(self.inference), as_em(self.em).filled(**DEFAULTS)
         learning = em, self.refine, self.bandwidth, getattr(way, "reg", None), self.verbose
-        drafted = partial(self.drafted, names=self.columns.columns)
-        plan = Plan(*learning, self.laws, way, self.backbone, drafted)
-        return plan.fit(draft, rng, inputs)
+        return Plan(self.kernel, em.features, *learning, self._compared, way, self.backbone)
 
     @property
-    def laws(self) -> list[Any]:
+    def _compared(self) -> list[Any]:
         """The latent laws that are compared."""
         law = as_latent(self.latent)
         if law.d is not None or self.n_latent != "auto":
@@ -234,23 +243,6 @@ class KernelStateSpace(SpaceAnswers):
                 "refine=False, a sampler for latent, or a known transition"
             )
         return [law.filled(d=d) for d in DIMENSIONS]
-
-    def adopt(self, fit: Fit) -> None:
-        """Make a fit the estimator's own."""
-        super().adopt(fit)
-        self.space_, latent = fit.space, fit.space.latent
-        self.nodes_, self.node_weights_ = latent.nodes, latent.weights
-        self.features_x_, self.kernel_x_ = fit.space.features, fit.space.features.kernel_
-        self.loss_, self.loss_history_ = fit.start.loss, np.array(fit.start.history)
-        self.guard_, self.U_, self.V_ = fit.guard, fit.U, fit.V
-        self.backbone_, self.rivals_, self.dimensions_ = fit.backbone, fit.rivals, fit.tried
-        points = arrays.to_numpy(fit.draft.rows.there)
-        self.range_ = np.stack([points.min(axis=0), points.max(axis=0)])
-
-    @property
-    def by_rule(self) -> bool:
-        """Whether kernel Bayes' rule filters."""
-        return isinstance(as_filter(self.inference), KernelRule)
 
     def tune(
         self,
@@ -326,9 +318,9 @@ class KernelStateSpace(SpaceAnswers):
         names = ("scale", "width", "guard", "penalty")
         grid = [dict(zip(names, p, strict=True)) for p in product(*values, penalties)]
         judge = partial(SCORES[score], X=X_val, lengths=lengths_val)
-        return best_fit(plain.near, grid, score, X, lengths, judge, n_jobs, verbose)
+        return best_fit(plain._near, grid, score, X, lengths, judge, n_jobs, verbose)
 
-    def near(self, scale: float, width: float, guard: float, penalty) -> Self:
+    def _near(self, scale: float, width: float, guard: float, penalty) -> Self:
         """The model, not fitted, with multiples of the settings that the fit has chosen."""
         latent = as_latent(self.latent)
         kernel_x = fitted_kernel(latent.kernel, self.nodes_).scaled(scale)
@@ -344,8 +336,15 @@ class KernelStateSpace(SpaceAnswers):
 
     # ------------------------------------------------------------ in words
 
-    def blocks(self) -> list[Block]:
-        """What the summary says of the states."""
+    def summary(self) -> Summary:
+        """The fitted model in words and numbers.
+
+        Returns
+        -------
+        Summary
+            A text, which a notebook shows as a table; `table` is a DataFrame.
+        """
+        check_is_fitted(self)
         m, d = self.nodes_.shape
         law, way = as_latent(self.latent), as_filter(self.inference)
         said = {"dimension": d, "latent law": law, "nodes": m, "filter": way}
@@ -363,7 +362,7 @@ class KernelStateSpace(SpaceAnswers):
                 for name, r in sorted(self.rivals_.items(), key=lambda item: -item[1].loglik)
             ]
             blocks.append(Block("Rows held out, one step ahead", told))
-        return blocks
+        return summarised(self, "State-space model", blocks)
 
 
 def _backbone_lines(line: FittedBackbone) -> list[Line]:

@@ -159,6 +159,13 @@ class Space(Saveable):
         ridge = solves.ridge(self.second, RIDGE * np.trace(self.second))
         return self.features.transform(x) @ ridge.solve(weighted.T)
 
+    def shares(self, x) -> np.ndarray:
+        """Shares of the nodes in points of the latent space, (k, m)."""
+        d = self.latent.nodes.shape[1]
+        x = arrays.as_columns(x, d, "x", "the latent space", one_d=d == 1)
+        # in between two nodes shares are never negative
+        return self.latent.shares(x) if d == 1 else self.interpolation(x)
+
     def chain_of(self, V: np.ndarray) -> Chain:
         """P_ij ∝ π_j max(ψ_jᵀ(C_X + λI)⁻¹Vψ_i, 0): the ratio to π* of the density of Vψ_i."""
         ridge = solves.ridge(self.second, RATIO_RIDGE * np.trace(self.second))

@@ -20,6 +20,7 @@ from ..chains.rows import Rows
 from ..chains.variates import Variates
 from ..core import arrays
 from ..core.stages import stage
+from ..core.wild import without_wild
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Delta, fitted_kernel
 from .backbone import FittedBackbone
@@ -71,7 +72,10 @@ class Plan(drafts.Plan):
     laws: list[Any]  # Normal, each of another dimension
     inference: Any
     backbone: Any
-    drafted: Callable[[np.ndarray, np.ndarray, list[int]], Draft]
+
+    def believed(self, points, seen: np.ndarray, sequences: list[slice]) -> np.ndarray:
+        """All but a few that are wildly off."""
+        return without_wild(points, seen, sequences)
 
     def fit(self, draft: Draft, rng: np.random.Generator, inputs=None) -> Fit:
         """Of the series itself, of what a line leaves of it, or the line without states."""
@@ -81,7 +85,8 @@ class Plan(drafts.Plan):
             return self.states(draft, spaces).fit()
         rows = draft.rows
         points = arrays.like(found.innovations, rows.points)
-        left = self.drafted(points, found.usable, [s.stop - s.start for s in rows.sequences])
+        lengths = [s.stop - s.start for s in rows.sequences]
+        left = self.drafted(points, found.usable, lengths, draft.names)
         by_errors = self.variates(draft) is not None
         contest = Contest(rows, left.rows, found, self.without_states(left), by_errors)
         if self.backbone == "auto" and inputs is None:

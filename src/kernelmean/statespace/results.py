@@ -10,16 +10,15 @@ import numpy as np
 from ..chains.emission import one_or_each
 from ..chains.markov import one_of
 from ..chains.model import FittedChain
-from ..chains.results import Batch, RegimeBelief, RegimeForecast, as_observation, check_row
-from ..chains.rows import as_inputs
+from ..chains.results import Batch, RegimeBelief, RegimeForecast, as_observation
+from ..chains.rows import as_input_row
 from ..core import Array, Labels, arrays
-from ..core.moments import block_rows
 from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
 from .backbone import AS_IT_IS, FittedBackbone, Transform
 from .guard import FAR, WIDE
 from .latent import Latent
-from .shifted import ENOUGH, MANY, ShiftedLaw, by_width, gathered
+from .shifted import ENOUGH, MANY, ShiftedLaw
 
 
 def latent_names(d: int) -> tuple[str, ...]:
@@ -140,6 +139,7 @@ class StateForecast(RegimeForecast):
     """
 
     stands_for = "nodes"
+    many = MANY
 
     def at(self, rows) -> Self:
         """The old name of `[rows]`."""
@@ -151,33 +151,6 @@ class StateForecast(RegimeForecast):
         means = self.chain.emissions.mean()
         return arrays.like(self.states, means) @ means
 
-    def quantile(self, q) -> Array:
-        """Quantiles of every column: (n, d) for a number, (n, len(q), d) for a list."""
-        points = self.chain.emissions.points
-        if self.states.ndim == 1:  # as a batch of one
-            own = {name: getattr(self, name)[None] for name in self.by_row}
-            return replace(self, **own).quantile(q)[0]
-        n, step = len(self), block_rows(points.shape[0])
-        blocks = [self[some]._quantile(q) for some in arrays.slices(n, step)]
-        return blocks[0] if n <= step else arrays.namespace(points).concat(blocks, axis=0)
-
-    def _quantile(self, q) -> Array:
-        chain = self.chain
-        if chain.spread is None or not (widths := self._widths()).any():
-            return super().quantile(q)
-        columns = []
-        for j, width in enumerate(widths.T):
-            laws = gathered(chain.emissions, j, float(width.min()), self._many)
-            column = replace(chain, emissions=laws).mixture(arrays.to_numpy(self.states))
-            columns.append(by_width(column, q, width[:, None]))
-        return arrays.namespace(chain.emissions.points).concat(columns, axis=-1)
-
-    _many = MANY
-
-    def _widths(self) -> np.ndarray:
-        d = self.chain.emissions.points.shape[1]
-        return np.broadcast_to(np.asarray(self.chain.spread), (len(self), d))
-
 
 @dataclass(frozen=True, repr=False)
 class LineForecast(ShiftedLaw, StateForecast):
@@ -187,8 +160,7 @@ class LineForecast(ShiftedLaw, StateForecast):
     extra: np.ndarray = field(kw_only=True)
     transform: Transform = AS_IT_IS
 
-    _many = ENOUGH
-    quantile = StateForecast.quantile
+    many = ENOUGH
     by_row = ("states", "shift", "extra")
 
     def log_guarded(self, Y: np.ndarray) -> np.ndarray:
@@ -214,9 +186,6 @@ class LineForecast(ShiftedLaw, StateForecast):
     def _like(self, values) -> Array:  # without the embedding, which is of steps by points
         return arrays.like(np.asarray(arrays.to_numpy(values)), self.chain.emissions.points)
 
-    def _quantile(self, q) -> Array:
-        return self._quantiles(super()._quantile(q), q)
-
 
 class LatentBelief(RegimeBelief):
     """Probabilities of the nodes, to which observations are fed one at a time.
@@ -241,17 +210,25 @@ class LatentBelief(RegimeBelief):
 class LineBelief(ShiftedLaw, LatentBelief):
     """The same beside a backbone."""
 
-    def __init__(self, model: FittedChain, prior, labels, nodes, line: FittedBackbone, inputs=None):
+    def __init__(
+        self,
+        model: FittedChain,
+        prior,
+        labels,
+        nodes,
+        line: FittedBackbone,
+        inputs=None,
+        names=None,
+    ):
         super().__init__(model, prior, labels, nodes)
+        self._line_names = names
         self._line, self.transform, self._past = line, line.transform, line.first
         self._seen: np.ndarray | None = None
         self._expect(inputs)
 
     def predict(self, inputs=None) -> Self:
         """One step on in time; `inputs`, (k,), are those of the next row."""
-        check_row(inputs, self.input_names, "inputs")
-        row = None if inputs is None else np.atleast_2d(np.asarray(inputs))
-        known, inputs = self._known, as_inputs(row, 1, self._line.n_inputs)
+        known, inputs = self._known, as_input_row(inputs, self._line.n_inputs, self._line_names)
         if self._seen is None:
             known = known + arrays.to_numpy(self.embedding.mean())
         self._past, self._seen = self._line.moved(self._past, self._seen, known), None

@@ -6,21 +6,18 @@ from typing import Any
 import numpy as np
 
 from ..chains.emission import one_or_each
-from ..chains.results import ObservationLaw
+from ..chains.results import StatesLaw
 from ..core import Array, Interval, arrays, checks
-from ..embedding.embedding import MeanEmbedding
 from .backbone import AS_IT_IS, Transform
 
 LEVELS = (np.arange(200) + 0.5) / 200  # of the quantiles that stand for a law in other units
-ALIKE = 0.02  # relative distance of two bandwidths that are taken for one
-ENOUGH = 500  # points of a law that a line moves,
-MANY = 5000  # points of a law, from which on neighbours are taken together for quantiles,
-FINE = 16  # where they are nearer than one part in so many of the bandwidth
+ENOUGH = 500  # points of a law that a line moves, from which on neighbours are taken together
+MANY = 5000  # for quantiles, and of one that none moves
 BEYOND = 0.01  # of a law, for which it is said that it is cut
 DRAWS = 2000  # that a probability of several columns is counted in
 
 
-class ShiftedLaw(ObservationLaw):
+class ShiftedLaw(StatesLaw):
     """y = T⁻¹(shift + e + w), e by an embedding and w ~ N(0, extra): as the line has it.
 
     Attributes
@@ -71,7 +68,7 @@ class ShiftedLaw(ObservationLaw):
 
     def quantile(self, q) -> Array:
         """Quantiles of every column: (d,) for a number, (len(q), d) for a list."""
-        return self._quantiles(self.embedding.quantile(q, one_or_each(self._widths()[0])), q)
+        return self._quantiles(super().quantile(q), q)
 
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
         """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
@@ -166,28 +163,3 @@ class ShiftedLaw(ObservationLaw):
         """Bandwidths of all laws and columns, (m, d)."""
         own = 0.0 if self.bandwidth is None else np.asarray(self.bandwidth)
         return np.sqrt(own**2 + np.atleast_2d(self.extra))
-
-
-def by_width(laws: MeanEmbedding, q, widths: np.ndarray) -> Array:
-    """Quantiles of a batch of laws, each with its bandwidths: those of (nearly) one together."""
-    cells = np.round(np.log(np.maximum(widths, np.finfo(float).tiny)) / ALIKE)
-    _, cell = np.unique(cells, axis=0, return_inverse=True)
-    alike = [np.flatnonzero(cell.ravel() == k) for k in range(cell.max() + 1)]
-    parts = [laws[rows].quantile(q, one_or_each(widths[rows].mean(axis=0))) for rows in alike]
-    found = np.concatenate([arrays.to_numpy(part) for part in parts])
-    return arrays.like(found[np.argsort(np.concatenate(alike))], laws.points)
-
-
-def gathered(laws: MeanEmbedding, column: int, width: float, many: int = MANY) -> MeanEmbedding:
-    """One column of a batch of laws; of many points, those very near each other as one."""
-    laws = laws.marginal([column])
-    if laws.points.shape[0] <= many or not width > 0:
-        return laws
-    y = arrays.to_numpy(laws.points)[:, 0]
-    _, cell = np.unique(np.floor(y * (FINE / width)), return_inverse=True)
-    centres = np.bincount(cell, y) / np.bincount(cell)
-    order = np.argsort(cell, kind="stable")
-    starts = np.flatnonzero(np.diff(cell[order], prepend=-1))
-    weights = np.add.reduceat(arrays.to_numpy(laws.weights)[:, order], starts, axis=1)
-    points = arrays.like(centres[:, None], laws.points)
-    return MeanEmbedding.of_parts(points, arrays.like(weights, points), None, laws.kernel)

@@ -167,6 +167,13 @@ class Densities:
         said = words.some_of(self.data, self.every)
         return [*said, *words.of_file(self.caught, self.rows.index), *self._spiky(), *self._cut()]
 
+    @property
+    def piled(self) -> str:
+        """What becomes of values that repeat."""
+        if (atoms := self.model.atoms_) is None:
+            return SAY("smooth")
+        return SAY("atoms", names=names([self.y[j] for j in np.unique(atoms.columns)]))
+
     def _spiky(self) -> list[str]:
         out, n = [], len(self.data)
         rules = silverman(self.model.fit_.own_points("the report"))
@@ -319,6 +326,7 @@ def report(a: Densities, source: str, asked: Any = None) -> Report:
         account(SAY, a.model.summary),
         [SAY.code("code", rows=words.some_rows(a.x), level=a.settings.level), fitting(a, source)],
         {**answered("density", asked, a.at, a.table), words.MODEL: a.model.save},
+        SAY.all("caveats", piled=a.piled),
     )
 
 

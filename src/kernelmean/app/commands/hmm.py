@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ...chains.order import MAX_COMPONENTS, METHODS, Order
+from ...chains.results import RegimeForecast
 from ...core.minimise import SEARCH_ROWS, mean_and_error
 from ...core.rows import Rows as Every
 from ...display import EmissionDisplay, HistoryDisplay, RegimeDisplay, SpectrumDisplay
@@ -226,7 +227,8 @@ def states(a: Regimes) -> Grid:
         ("entered", [f"{count:,}" for count in a.entries]),
     ]
     s, m = a.settings, a.model
-    laws = series.by_column(s.columns, series.with_ends(m.emissions_, s.level, m.chain_.spread))
+    emitted = RegimeForecast(m.chain_, np.eye(a.n_states))
+    laws = series.by_column(s.columns, series.with_ends(emitted, s.level))
     columns += series.with_intervals(pd.DataFrame(laws), s.columns[:COLUMNS], s.level)
     return Grid.of(columns, "The states, from the most to the least frequent in the long run")
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
+from ...chains.rows import rows_like
 from ...display import ObservationDisplay, TraceDisplay, TransitionDisplay
 from ...statespace.kernel_state_space import KernelStateSpace
 from ...statespace.options import Backbone
@@ -259,7 +260,8 @@ def expected(
 ) -> np.ndarray:
     """E[function(y_t) | y_1, ..., y_{t-1}] of every row, (n, ...), where y has no backbone."""
     assert model.backbone_ is None
-    return model.chain_.predicted(model.rows(X, lengths)) @ model.emissions_.expectation(function)
+    rows = rows_like(model, X, lengths)
+    return model.chain_.predicted(rows) @ model.emissions_.expectation(function)
 
 
 # ---------------------------------------------------------------- rows held out
