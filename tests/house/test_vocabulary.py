@@ -416,7 +416,7 @@ def test_names_in_another_order_are_refused_wherever_a_table_or_its_row_is_taken
             start().update(turned)
     for start in (starts[1], starts[3]):
         start().predict(U.iloc[1])
-        with pytest.raises(ValueError, match="inputs has columns .* the same order is needed"):
+        with pytest.raises(ValueError, match="inputs has the columns .*; those of fitting are"):
             start().predict(U_turned.iloc[1])
     with pytest.raises(ValueError, match="y has columns .* the same order is needed"):
         km.ConditionalEmbedding().fit(X, U).score(X, U_turned)

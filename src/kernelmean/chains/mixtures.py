@@ -27,8 +27,8 @@ def mixed_quantiles(
     """
     columns: list[np.ndarray] = []
     for j, width in enumerate(widths.T):
-        still = chain.laws.guard.variances[:, j].min() < (NEAR * width.min()) ** 2  # constant
-        guarded = chain.guarded and not still
+        least = (NEAR * width.min()) ** 2  # of a column that is not constant
+        guarded = chain.guarded and chain.laws.guard.variances[:, j].min() >= least
         laws = chain.kernel_part if guarded else chain.emissions
         laws, parts = gathered(laws, j, float(width.min()), many), []
         cell = np.round(np.log(np.maximum(width, np.finfo(float).tiny)) / ALIKE)
