@@ -148,6 +148,8 @@ def learn(estimator, plan, X, lengths, inputs) -> Any:
     """The fit of a plan, a value; the estimator makes the chain and its laws its own."""
     draft = plan.draft(X, lengths)
     checks.note_columns(estimator, draft.rows.points if is_far(X) else X)
+    if is_far(X) and draft.names:
+        estimator.feature_names_in_ = np.array(draft.names, dtype=object)
     check_aligned(X, inputs)
     estimator.input_names_ = checks.column_names(inputs)
     inputs = as_inputs(inputs, len(draft.rows.seen), None)
