@@ -69,6 +69,20 @@ def test_it_says_so(differing):
     assert "better than 2SLS by" in text
 
 
+def test_arrays_of_another_library_say_the_same(differing):
+    """Columns were picked and written by lists of numbers, which the standard does not know."""
+    strict = pytest.importorskip("array_api_strict")
+    data, numpy = differing
+    X, y, Z, C = (strict.asarray(data[name].to_numpy()) for name in (["t"], "y", ["z"], ["c"]))
+    other = km.KernelIV().fit(X, y, Z, C)
+    at = np.column_stack([np.ones(3), AT["c"]])
+    one, zero = (strict.asarray(at * (end, 1.0)) for end in (1.0, 0.0))
+    found = other.contrast(one, zero)
+    assert_allclose(found.value, effects(numpy, AT).value, rtol=1e-6)
+    slopes = other.derivative(strict.asarray(at), column=1)
+    assert_allclose(np.asarray(slopes), numpy.derivative(at, column=1), rtol=1e-6)
+
+
 def test_effects_by_the_verbs_of_econml(differing):
     data, _ = differing
     iv = km.econml.KernelIVEffect().fit(data["y"], data["t"], X=data[["c"]], Z=data["z"])

@@ -168,8 +168,11 @@ class Polynomial(Saveable):
                 case (j, int(k)) if j == column:
                     slopes[:, place] = k * u ** (k - 1) / self.spread[column]
         if self.crossed:
-            (a, b), values = self.products, self(points)
-            slopes[:, -len(a) :] = slopes[:, a] * values[:, b] + values[:, a] * slopes[:, b]
+            (da, db), (a, b) = (
+                [arrays.take(columns, side, axis=1) for side in self.products]
+                for columns in (slopes, self(points))
+            )
+            slopes[:, -da.shape[1] :] = da * b + a * db
         return slopes
 
     def check(self, points, names: Sequence[str]) -> None:

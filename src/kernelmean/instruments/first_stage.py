@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+import numpy as np
+
 from ..core import Array, arrays, solves
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.rows import put_together
@@ -46,7 +48,7 @@ class FirstStage:
         embeds = [grid.vectors @ (grid.shrink(r)[:, None] * cross) for r in regs]
         self.E, self.own, (self.lines, _, self.known) = embeds[-1], own, kinds
         if own is not None:
-            self.E[:, self.lines] = embeds[0][:, self.lines]
+            self.E = self._either(self.lines, embeds[0], self.E)
         self.roots = [_root(grid, r, n) for r in regs]
         self.exogenous: list[Array] = []  # the same of what these regressors tell
         if exogenous is not None:
@@ -62,15 +64,15 @@ class FirstStage:
         M = Theta @ self.E
         if own:
             hats = [hat[:, None] for hat in self.hats(Theta, wholly)]
-            hat = hats[-1]
-            if self.own is not None:
-                hat = hat * arrays.namespace(M).ones_like(M)
-                hat[:, self.lines] = hats[0]
+            hat = hats[-1] if self.own is None else self._either(self.lines, hats[0], hats[-1])
             M -= hat * Phi
             M /= 1.0 - hat
-        if self.known:
-            M[:, self.known] = Phi[:, self.known]
-        return M
+        return self._either(self.known, Phi, M) if self.known else M
+
+    def _either(self, columns: list[int], A, B) -> Array:
+        """A in some columns of Φ, B in the others."""
+        some = np.isin(np.arange(self.E.shape[1]), columns).astype(float)
+        return arrays.namespace(A).where(arrays.like(some, A) > 0.5, A, B)
 
     def hats(self, Theta, wholly: bool = False) -> list[Array]:
         """h_i = θ_iᵀ(ΘᵀΘ/n + λI)⁻¹θ_i/n for each λ, less what exogenous regressors have of it.
