@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple, Self
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Array, Block, Line, Moments, Rows, Saveable, Summary, arrays
+from ..core import Array, Block, Labels, Line, Moments, Rows, Saveable, Summary, arrays
 from ..core.checks import as_points, check_order, column_names, hushed, note_columns
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import SEARCH_ROWS
@@ -152,7 +152,7 @@ class DensityRatio(Saveable, BaseEstimator):
     def predict(self, Z) -> Array:
         """r(z) floored at zero, shape (m,)."""
         check_is_fitted(self)
-        check_order(Z, getattr(self, "feature_names_in_", None), "Z", "the denominator")
+        check_order(Z, Labels.known_to(self).columns, "Z", "the denominator")
         Z = as_points(Z, "Z")
         found, expected = Z.shape[1], self.features_.n_features_in_
         if found != expected:

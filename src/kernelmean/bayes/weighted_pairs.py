@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import Array, arrays, checks
+from ..core import Array, Labels, arrays, checks
 from ..embedding.adjusted import in_box
 from ..embedding.weighted import divisor
 from ..features.landmarks import Further, Landmarks
@@ -70,7 +70,7 @@ class WeightedPairs:
     def beside(self, supervision) -> WeightedPairs:
         """With further rows, whose shares are their strengths."""
         x_s, z_s, strength = unpack_supervision(supervision, self.asked.rule)
-        checks.check_order(x_s, getattr(self.asked, "feature_names_in_", None), "x_s", "X")
+        checks.check_order(x_s, Labels.known_to(self.asked).columns, "x_s", "X")
         checks.check_order(z_s, self.asked.latent_names_, "z_s", "the training latents")
         x_s = checks.as_points(x_s, "x_s")
         checks.check_columns(x_s, self.fit.features_x.n_features_in_, "x_s", "X")

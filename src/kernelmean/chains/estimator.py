@@ -1,7 +1,8 @@
 """What estimators with a hidden Markov chain have in common: how they are asked."""
 
+from abc import abstractmethod
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -28,6 +29,7 @@ class ChainEstimator(Saveable, BaseEstimator):
     """
 
     inference: Any
+    _noun: ClassVar[str]
     # as files from before these were have them
     inputs_ = 0
     input_names_: list[str] | None = None
@@ -128,6 +130,27 @@ class ChainEstimator(Saveable, BaseEstimator):
         """
         return RegimeBelief(self.chain_, prior, Labels.known_to(self), self.input_names_)
 
+    # ------------------------------------------------------------ in words
+
+    def summary(self) -> Summary:
+        """The fitted model in words and numbers.
+
+        Returns
+        -------
+        Summary
+            A text, which a notebook shows as a table; `table` is a DataFrame.
+        """
+        check_is_fitted(self)
+        d, n = self.n_features_in_, self.emissions_.points.shape[0]
+        names = ", ".join(Labels.known_to(self).named(d))
+        data = [Line("columns", names, names), Line("points of the laws", n, f"{n:,}")]
+        blocks = [Block("Data", data), *self._blocks(), Block("Learning", _learning(self))]
+        return Summary(f"{self._noun} of {names}", blocks)
+
+    @abstractmethod
+    def _blocks(self) -> list[Block]:
+        """What the summary says of the states."""
+
     @classmethod
     def from_version1(cls, state: dict[str, Any]) -> dict[str, Any]:
         """The state of today of what version 1 has saved."""
@@ -147,8 +170,9 @@ def labels_ahead(X, rows: Rows, steps: int) -> Labels:
 def learn(estimator, plan, X, lengths, inputs) -> Any:
     """The fit of a plan, a value; the estimator makes the chain and its laws its own."""
     draft = plan.draft(X, lengths)
-    checks.note_columns(estimator, draft.rows.points if is_far(X) else X)
-    if is_far(X) and draft.names:
+    far = is_far(X)
+    checks.note_columns(estimator, draft.rows.points if far else X)
+    if far and draft.names:
         estimator.feature_names_in_ = np.array(draft.names, dtype=object)
     check_aligned(X, inputs)
     estimator.input_names_ = checks.column_names(inputs)
@@ -164,15 +188,6 @@ def learn(estimator, plan, X, lengths, inputs) -> Any:
 def renumber(estimator, order: np.ndarray) -> None:
     """State k becomes what state order[k] was."""
     estimator._adopt(replace(estimator.chain_, rule=estimator.rule_).reordered(order))
-
-
-def summarised(estimator, noun: str, blocks: list[Block]) -> Summary:
-    """The model in words and numbers; the blocks tell of its states."""
-    d, n = estimator.n_features_in_, estimator.emissions_.points.shape[0]
-    names = ", ".join(Labels.known_to(estimator).named(d))
-    data = [Line("columns", names, names), Line("points of the laws", n, f"{n:,}")]
-    every = [Block("Data", data), *blocks, Block("Learning", _learning(estimator))]
-    return Summary(f"{noun} of {names}", every)
 
 
 def _learning(model) -> list[Line]:

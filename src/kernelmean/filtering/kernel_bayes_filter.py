@@ -423,7 +423,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         check_is_fitted(self)
         labels, m = self._labels(Labels()), self.machine_
         first = m.first(inputs.belief(m, prior, labels.columns))
-        return Belief(m, first, labels, getattr(self, "feature_names_in_", None))
+        return Belief(m, first, labels, Labels.known_to(self).columns)
 
     # ------------------------------------------------------------ inside
 
@@ -438,7 +438,7 @@ class KernelBayesFilter(Saveable, BaseEstimator):
         checks.check_library(points, machine.points_x, "X")
         sequences = check_sequences(lengths, len(seen))
         check_forward(X, sequences)
-        names = getattr(self, "feature_names_in_", None), self.state_names_
+        names = Labels.known_to(self).columns, self.state_names_
         supervise = _supervisor(machine, supervision, len(seen), names)
         first = machine.first(inputs.belief(machine, prior, self.state_names_))
         steps = machine.advance(first, points, ~seen, sequences, supervise)

@@ -10,12 +10,12 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from ..chains import markov
-from ..chains.estimator import ChainEstimator, learn, renumber, summarised
+from ..chains.estimator import ChainEstimator, learn, renumber
 from ..chains.options import EM, as_em
 from ..chains.order import METHODS, Order
 from ..chains.rows import inputs_like, points_like, rows_like
 from ..chains.search import Judge, best_fit, factors, next_error
-from ..core import Array, Block, Labels, Line, Summary, arrays, checks
+from ..core import Array, Block, Labels, Line, arrays, checks
 from ..core.parameters import (
     check_parameters,
     choice,
@@ -150,6 +150,7 @@ class KernelHMM(ChainEstimator):
         "reg": optional(positive()),
         "em": optional(options(EM, without=("guard", "penalty", "features"))),
     }
+    _noun = "Hidden Markov model"
 
     # ------------------------------------------------------------ learning
 
@@ -437,15 +438,7 @@ class KernelHMM(ChainEstimator):
 
     # ------------------------------------------------------------ in words, and in files
 
-    def summary(self) -> Summary:
-        """The fitted model in words and numbers.
-
-        Returns
-        -------
-        Summary
-            A text, which a notebook shows as a table; `table` is a DataFrame.
-        """
-        check_is_fitted(self)
+    def _blocks(self) -> list[Block]:
         means, shares = arrays.to_numpy(self.emissions_.mean()), self.startprob_
         with np.errstate(divide="ignore"):
             stays = 1 / (1 - self.transmat_.diagonal())
@@ -471,4 +464,4 @@ class KernelHMM(ChainEstimator):
             lines.append(Line("inputs", names, f"{names}: {use}"))
             for with_, score in zip(("without", "with"), self.driven_.held_out, strict=True):
                 lines.append(Line.of(f"{held_out}, {with_} inputs", score))
-        return summarised(self, "Hidden Markov model", [Block("States", lines)])
+        return [Block("States", lines)]

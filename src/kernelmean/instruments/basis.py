@@ -122,10 +122,9 @@ class Polynomial(Saveable):
         Of squares if no power is higher.
         """
         if self.crossed:
-            last, terms = self.crossed[-1][1], self.terms
-            return [
-                k for k, term in enumerate(terms) if k and term[0] in terms and term[1][0] == last
-            ]
+            last, terms, (_, others) = self.crossed[-1][1], self.terms, self.products
+            numbers = range(len(terms) - len(others), len(terms))
+            return [k for k, j in zip(numbers, others, strict=True) if terms[j][0] == last]
         squares = [(j, 2) for j in columns if len(dict(self.few).get(j, "many")) > 2]
         return [k for k, term in enumerate(self.terms) if term in squares and self.powers == 3]
 

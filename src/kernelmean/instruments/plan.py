@@ -199,11 +199,8 @@ class Plan:
         found: list[Tried] = []
         crossed: list[int] = []
         while left and own * (len(crossed) + 1) <= spare:
-
-            def beside(k: int, some: Sequence[int] = tuple(crossed)) -> Tried:
-                return self.judged(self.straight(degree, self.own, (*some, k)))[0]
-
-            more = side_by_side(beside, left, worth=0)
+            drafts = [self.straight(degree, self.own, (*crossed, k)) for k in left]
+            more = [one for (one,) in side_by_side(self.judged, drafts, worth=0)]
             k = min(range(len(left)), key=lambda k: more[k].chance)
             found.append(replace(more[k], chance=len(left) ** 2 * more[k].chance))
             if doubt(found[-1].chance) < 1.0:

@@ -246,7 +246,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
             Distribution of X: one or a batch, weights of either sign.
         """
         check_is_fitted(self)
-        d, names = self.n_features_in_, getattr(self, "feature_names_in_", None)
+        d, names = self.n_features_in_, Labels.known_to(self).columns
         m = as_embedding(m, self.kernel_x_, "m", d, "the training X", names)
         Phi = self.features_x_.transform(m.points)
         mass = m.apply_weights(arrays.namespace(Phi).ones_like(Phi[:, :1]))

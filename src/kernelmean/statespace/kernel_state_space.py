@@ -7,14 +7,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from ..chains.emission import one_or_each
-from ..chains.estimator import learn, summarised
+from ..chains.estimator import learn
 from ..chains.options import EM, as_em
 from ..chains.rows import observed
 from ..chains.search import best_fit, factors, next_error, next_likelihood
-from ..core import Block, Line, Summary, arrays, checks
+from ..core import Block, Line, arrays, checks
 from ..core.parameters import (
     check_parameters,
     count,
@@ -194,6 +193,7 @@ class KernelStateSpace(SpaceAnswers):
         "backbone": optional(either(options(Backbone), "auto")),
     }
     was: ClassVar = {"backbone": None}
+    _noun = "State-space model"
 
     # ------------------------------------------------------------ learning
 
@@ -336,15 +336,7 @@ class KernelStateSpace(SpaceAnswers):
 
     # ------------------------------------------------------------ in words
 
-    def summary(self) -> Summary:
-        """The fitted model in words and numbers.
-
-        Returns
-        -------
-        Summary
-            A text, which a notebook shows as a table; `table` is a DataFrame.
-        """
-        check_is_fitted(self)
+    def _blocks(self) -> list[Block]:
         m, d = self.nodes_.shape
         law, way = as_latent(self.latent), as_filter(self.inference)
         said = {"dimension": d, "latent law": law, "nodes": m, "filter": way}
@@ -362,7 +354,7 @@ class KernelStateSpace(SpaceAnswers):
                 for name, r in sorted(self.rivals_.items(), key=lambda item: -item[1].loglik)
             ]
             blocks.append(Block("Rows held out, one step ahead", told))
-        return summarised(self, "State-space model", blocks)
+        return blocks
 
 
 def _backbone_lines(line: FittedBackbone) -> list[Line]:
