@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..core import Saveable, arrays
-from ..core.minimise import mean_and_error
 from ..core.moments import evenly
 from ..regression.lengthscales import SCALE_DECADES
 from .basis import Basis
+from .clusters import Clusters, error_of_mean
 from .judges import Judged, doubt
 from .second_stage import SecondStage
 
@@ -129,8 +129,15 @@ class Choice:
     plain: StructuralDraft | None = None
     gain: tuple[float, float] | None = None
 
-    def __init__(self, tried: list[Tried], X: np.ndarray, own: int, few: bool):
-        """By the judges; X are rows.
+    def __init__(
+        self,
+        tried: list[Tried],
+        X: np.ndarray,
+        own: int,
+        few: bool,
+        clusters: Clusters | None = None,
+    ):
+        """By the judges; X are rows, `clusters` those of the rows judged by.
 
         Of two-stage least squares with lines along the first `own` columns, the endogenous ones,
         the likeliest stands unless a judge objects. Only lines along these are taken where
@@ -173,7 +180,8 @@ class Choice:
         if lines:  # the first is one along every column
             squares, fewer = judged.projected[lines[0]], judged.projected[best]
             less = self.bent * (squares - fewer)  # at least: squares are convex in between
-            self.gain = mean_and_error(less / max(squares.mean(), np.finfo(float).tiny))
+            less = less / max(squares.mean(), np.finfo(float).tiny)
+            self.gain = float(less.mean()), error_of_mean(less, clusters)
         self.draft = replace(one.draft, weak=weak and one.draft.bare)
         self.share, self.carrier = one.regs[i] / one.stage.size, likeliest.draft
 

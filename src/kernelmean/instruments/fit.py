@@ -13,6 +13,7 @@ from ..kernels import Linear
 from ..regression.support import Support
 from .basis import Basis, Polynomial
 from .choice import StructuralDraft
+from .clusters import Clusters
 from .columns import Roles
 
 LIMIT = 1.0 / arrays.EPS  # ξ that leaves no more than rounding of what it penalises
@@ -23,7 +24,7 @@ OUTSIDE = "a curve goes back to its trend there, and powers go on as they are"
 class StructuralFit(Saveable):
     """What a fitted structural function consists of; pairs are of stage 1 and stage 2."""
 
-    was: ClassVar = {"improved": False, "bent": 1.0, "support": None, "asked": None}
+    was: ClassVar = {"improved": False, "bent": 1.0, "support": None, "asked": None, "clusters": None}
 
     draft: StructuralDraft
     roles: Roles
@@ -42,6 +43,7 @@ class StructuralFit(Saveable):
     support: Support | None = None  # the box of the regressors learned from
     improved: bool = True  # what controls tell of a row is not left out of its embedding
     asked: Any = None  # the regressors' kernel, before columns were found to be straight
+    clusters: Clusters | None = None  # of the sample
 
     @property
     def basis(self) -> Basis:

@@ -26,6 +26,7 @@ from ..core.moments import accumulate, block_rows, canonical_order, evenly, row_
 from ..core.rows import put_together
 from ..core.threads import streamed
 from .basis import Basis
+from .clusters import Clusters
 
 KEPT = 2**26  # floats of coordinates that are kept: 512 MiB
 COPIES = 8  # of a block's coordinates that fit in 64 MiB, where there is no device to keep busy
@@ -53,6 +54,7 @@ class Part:
     complete: bool = True  # regressors and outcomes are known
     rows: Rows | None = None
     improved: bool = True  # False in files from before exogenous columns were told apart
+    clusters: Clusters | None = None
 
     @property
     def n(self) -> int:
@@ -61,7 +63,8 @@ class Part:
     def at(self, some: np.ndarray, **roles: bool) -> Part:
         """Some of the rows that are here."""
         X, Z, y = (arrays.take(column, some, axis=0) for column in (self.X, self.Z, self.y))
-        return replace(self, X=X, Z=Z, y=y, rows=None, **roles)
+        clusters = self.clusters and self.clusters.at(some)
+        return replace(self, X=X, Z=Z, y=y, rows=None, clusters=clusters, **roles)
 
     @property
     def unordered(self) -> Part:
@@ -131,7 +134,7 @@ def share(split, random_state, every: Part) -> list[Part]:
     if kind == "loo":
         return [every.unordered]
     if kind == "samples":
-        return _samples(every.X, every.Z, every.y)
+        return _samples(every)
     order = np.arange(n) if rng is None else rng.permutation(n)
     if kind == "folds":
         return [every.at(order[i:j], own=False) for i, j in itertools.pairwise(_folds(split, n))]
@@ -160,9 +163,9 @@ def _first_of_halves(split, n: int) -> int:
     return first
 
 
-def _samples(X, Z, y) -> list[Part]:
+def _samples(every: Part) -> list[Part]:
     """Rows in both stages, in the first only, and in the second only, by what they lack."""
-    xp = arrays.namespace(X)
+    X, y, xp = every.X, every.y, arrays.namespace(every.X)
     lacks_x, lacks_y = xp.any(xp.isnan(X), axis=1), xp.isnan(y)
     known_x, known_y = ~arrays.to_numpy(lacks_x), ~arrays.to_numpy(lacks_y)
     for name, known in [("X", known_x), ("y", known_y)]:
@@ -171,7 +174,7 @@ def _samples(X, Z, y) -> list[Part]:
     # what a row lacks is never read: any number will do
     X = xp.where(lacks_x[:, None], arrays.take(X, [int(known_x.argmax())], axis=0), X)
     y = xp.where(lacks_y, xp.zeros_like(y), y)
-    whole, parts = Part(X, Z, y), []
+    whole, parts = replace(every, X=X, y=y), []
     for a, b in [(True, True), (True, False), (False, True)]:
         some = np.flatnonzero((known_x == a) & (known_y == b))
         if len(some):
@@ -271,6 +274,17 @@ class Group:
     def estimated(self, names: list[str], columns: Callable[..., dict] = as_they_are) -> Moments:
         """The same of columns of (Φ, Θ, y, M), as the rows looked at tell them."""
         return accumulate(self.blocks(), names, columns).scaled_to(self.n)
+
+    def clustered(self, columns: Callable[..., dict]) -> dict[str, np.ndarray]:
+        """Sums within clusters of columns of (Φ, Θ, y, M) of all rows."""
+        whole, sums, clusters, start = self.looked_at is self.part, {}, self.part.clusters, 0
+        for Phi, Theta, y, M in self.blocks() if whole else self._coordinates(self.part):
+            own = clusters.at(slice(start, start + y.shape[0]))
+            M = self._embedded(Phi, Theta) if M is None else M
+            for letter, rows in columns(Phi, Theta, y, M).items():
+                sums[letter] = sums.get(letter, 0.0) + own.sums(arrays.to_numpy(rows))
+            start += y.shape[0]
+        return sums
 
     def mean_norm(self, columns) -> float:
         """Mean square of these coordinates, k(x, x) of the kernel's: part of the stage-1 loss."""

@@ -16,6 +16,7 @@ from ..core.threads import doors
 from .basis import Basis
 from .bend import weighted_chi2
 from .choice import rows_of
+from .clusters import Clusters, error_of_mean, summed
 from .first_stage import jackknife_stage
 from .fit import StructuralFit
 from .groups import Group, Part
@@ -294,8 +295,9 @@ class StructuralInference:
         fit, names = self._fit, self._fit.roles.regressors
         points = arrays.like(fit.sample[0], fit.coef) if X is None else self.regressors(X, C)
         rows = self._slopes(points, column)
-        n = max(fit.sizes) if X is None else rows.shape[0]
-        spread = arrays.to_numpy(rows @ fit.coef).var() / n
+        values, few = arrays.to_numpy(rows @ fit.coef), rows.shape[0]
+        n, clusters = (max(fit.sizes), fit.clusters) if X is None else (few, None)
+        spread = error_of_mean(values, clusters) ** 2 * few / n
         name = f"average derivative in {names[checks.check_column(column, names)]}"
         mean = arrays.namespace(rows).mean(rows, axis=0)
         covariance = self._mean_covariance if X is None else fit.covariance
@@ -343,7 +345,11 @@ class StructuralInference:
         rows = rows_of(rest0 - rest) * n / len(X)
         share = gain / np.maximum(sse0, np.finfo(float).tiny)
         beside = np.column_stack([np.ones(len(X)), X[:, d:]])
-        line = np.array([robust_f(beside, Z[:, own], x) for x in targets.T]) * n / len(X)
+        alone, line = (
+            np.array([robust_f(beside, Z[:, own], x, c) for x in targets.T]) * n / len(X)
+            for c in (None, fit.clusters)
+        )
+        f *= np.minimum(line / np.maximum(alone, np.finfo(float).tiny), 1.0)
         return Strength(list(fit.roles.x), share, f, np.full(d, extra), rows, line)
 
     @property
@@ -369,9 +375,10 @@ class StructuralInference:
 
         {θ : (uᵀPu/k)/(uᵀ(I − P)u/(n − k − p)) ≤ F quantile}, u = y − θx and P the projection on
         Z, both less their regression on (1, C); p is the rank of (1, C), and k what Z adds to it.
-        The level holds with instruments of any strength where the effect is a straight line and
-        the noise as large whatever they are (Anderson and Rubin 1949): the strength standard errors
-        do not claim, the noise they do. Of the rows the model keeps, at most 10,000.
+        The level holds with instruments of any strength where the effect is a straight line and,
+        of several instruments, the noise as large whatever they are (Anderson and Rubin 1949).
+        With one, w, it is {θ : (wᵀu)² ≤ F quantile · Σw²e²}, e = (I − P)u: noise may grow with it,
+        and go together in clusters. Of the rows the model keeps, at most 10,000.
         """
         check_is_fitted(self)
         fit, level = self._fit, checks.check_level(level)
@@ -385,15 +392,27 @@ class StructuralInference:
                 f"anderson_rubin needs one endogenous regressor; here are {len(roles.x)} "
                 f"regressors, {list(roles.x)}"
             )
-        one, (C, Z) = np.ones(len(y)), (A - A.mean(0) for A in (X[:, 1:], Z[:, : len(roles.z)]))
-        pair = np.column_stack([X[:, 0], y])
-        less, p = unexplained(np.column_stack([one, C]), pair)
-        left, every = unexplained(np.column_stack([one, C, Z]), pair)
+        C, Z = X[:, 1:] - X[:, 1:].mean(0), standard(Z[:, : len(roles.z)])
+        controls, pair = np.column_stack([np.ones(len(y)), C]), np.column_stack([X[:, 0], y])
+        less, p = unexplained(controls, pair)
+        left, every = unexplained(np.column_stack([controls, Z]), pair)
         k, spare = every - p, len(y) - every
         if not k or not spare:  # nothing is left to refuse a slope by
             return AndersonRubin(roles.x[0], ((-np.inf, np.inf),), level)
-        bound = fisher.ppf(level, k, spare) * k / spare
-        form = less.T @ less - (1.0 + bound) * left.T @ left
+        if k > 1:
+            if fit.clusters is not None:
+                raise ValueError(
+                    f"anderson_rubin of rows in clusters needs one instrument; here are {k}, "
+                    f"{list(roles.z)}"
+                )
+            bound = fisher.ppf(level, k, spare) * k / spare
+            form = less.T @ less - (1.0 + bound) * left.T @ left
+        else:
+            U = orthonormal(unexplained(controls, Z)[0])[:, :1]
+            moved, noise = (U.T @ less)[0], summed(U * left, fit.clusters)
+            few = len(y) / spare if fit.clusters is None else 1.0
+            free = spare if fit.clusters is None else fit.clusters.n - 1
+            form = np.outer(moved, moved) - fisher.ppf(level, 1, free) * few * noise.T @ noise
         return AndersonRubin(roles.x[0], _not_above_zero(form), level)
 
     def endogeneity_test(self) -> Endogeneity:
@@ -415,7 +434,7 @@ class StructuralInference:
         group = Group(rows, *fit.draft.bases)
         group.stage, *_ = jackknife_stage([group], fit.regs[0], fit.reg_lines)
         Phi, _, y, M = map(arrays.to_numpy, group.few(rows.n))
-        return endogeneity(fit.basis, Phi, M, y, fit.regs[1])
+        return endogeneity(fit.basis, Phi, M, y, fit.regs[1], fit.clusters)
 
     def _coordinates(self, X, C, name: str = "X") -> Array:
         points = self.regressors(X, C, name=name)
@@ -443,18 +462,30 @@ def unexplained(columns: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, i
     return targets - scaled @ coef, int(rank)
 
 
-def robust_f(columns: np.ndarray, more: np.ndarray, target: np.ndarray) -> float:
-    """F of more columns beside the first: Wald's statistic by White's covariance, by k."""
-    size = more.std(axis=0)
-    more = (more - more.mean(0)) / np.where(size > 0, size, 1.0)
-    left, p = unexplained(columns, np.column_stack([more, target]))
-    U, spread, _ = np.linalg.svd(left[:, :-1], full_matrices=False)
-    U, x = U[:, spread > ALIKE * len(left) ** 0.5], left[:, -1]
+def standard(columns: np.ndarray) -> np.ndarray:
+    """Columns less their means, in deviations."""
+    size = columns.std(axis=0)
+    return (columns - columns.mean(0)) / np.where(size > 0, size, 1.0)
+
+
+def orthonormal(columns: np.ndarray) -> np.ndarray:
+    """Directions of what others have left of columns in deviations."""
+    U, spread, _ = np.linalg.svd(columns, full_matrices=False)
+    return U[:, spread > ALIKE * len(columns) ** 0.5]
+
+
+def robust_f(
+    columns: np.ndarray, more: np.ndarray, target: np.ndarray, clusters: Clusters | None = None
+) -> float:
+    """F of more columns beside the first: Wald's statistic by the rows' scores, by k."""
+    left, p = unexplained(columns, np.column_stack([standard(more), target]))
+    U, x = orthonormal(left[:, :-1]), left[:, -1]
     (n, k), b = U.shape, x @ U
     if not k or n <= p + k or not x.any():
         return 0.0
-    squares = np.maximum((x - U @ b) ** 2, arrays.EPS * (x @ x) / n)
-    return float(b @ np.linalg.solve((U.T * squares) @ U, b)) / k
+    noise = summed(U * (x - U @ b)[:, None], clusters)
+    least = arrays.EPS * (x @ x) / n * np.eye(k)
+    return float(b @ np.linalg.solve(noise.T @ noise + least, b)) / k
 
 
 def _not_above_zero(form: np.ndarray) -> tuple[tuple[float, float], ...]:
@@ -470,7 +501,9 @@ def _not_above_zero(form: np.ndarray) -> tuple[tuple[float, float], ...]:
     return ((low, high),) if a > 0 else ((-np.inf, low), (high, np.inf))
 
 
-def endogeneity(basis: Basis, Phi, M, y, xi: float) -> Endogeneity:
+def endogeneity(
+    basis: Basis, Phi, M, y, xi: float, clusters: Clusters | None = None
+) -> Endogeneity:
     """The test of `KernelIV.endogeneity_test`, from rows in coordinates and their embeddings."""
     n, held = len(y), basis.held(Phi)
     second = Phi.T @ Phi / n
@@ -481,7 +514,7 @@ def endogeneity(basis: Basis, Phi, M, y, xi: float) -> Endogeneity:
     d = A_inv @ target
     # d is linear in y: what row i of it does, given that the regression sees the row too
     pulled = M - Phi @ (regression.inverse_at(reg) @ (Phi.T @ M) / n)
-    scores = (pulled * residual[:, None]) @ A_inv / n
+    scores = summed((pulled * residual[:, None]) @ A_inv / n, clusters)
     half = _root(second)
     statistic, V = float(d @ second @ d), half @ (scores.T @ scores) @ half
     return Endogeneity(statistic**0.5, float(weighted_chi2(statistic, np.trace(V), (V * V).sum())))

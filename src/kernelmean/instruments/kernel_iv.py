@@ -21,6 +21,7 @@ from ..features.choose import as_feature_map, learns_from_pairs
 from ..kernels import Kernel, Precomputed, fitted_kernel, is_tuned
 from .basis import Polynomial
 from .choice import StructuralDraft
+from .clusters import Clusters, labels_in
 from .columns import LINEAR, Forms, Roles, forms_of, plainer_forms
 from .fit import StructuralFit
 from .formula import of_class, read_formula
@@ -145,7 +146,7 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
     tune_lengthscale: Any = "auto"
     verbose: bool = False
 
-    def fit(self, X, y, Z=None, C=None) -> KernelIV:
+    def fit(self, X, y, Z=None, C=None, clusters=None) -> KernelIV:
         """Estimate the structural function.
 
         The walk: this door checks what is given and makes a `Plan` (`columns`, `groups`); the plan
@@ -169,6 +170,10 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             Instruments: related to X, and to y only through X.
         C : array or DataFrame of shape (n, d_c), optional
             Exogenous regressors, which also serve as instruments.
+        clusters : array or Series of shape (n,), optional
+            Labels of rows whose noise may go together: of a firm, a village, a person seen often.
+            They do not change h; `covariance_`, and with it all limits, standard errors and tests,
+            is of sums of the rows' influences within them, times G/(G − 1) of G clusters.
 
         Raises
         ------
@@ -176,11 +181,11 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             If Z is missing, anything is malformed or non-finite, or a column of X or Z constant
             (which kernel objects allow).
         """
-        parts, roles = self._check(X, y, Z, C)
+        parts, roles = self._check(X, y, Z, C, clusters)
         return self._adopt(self._plan(parts, roles).fit(parts))
 
     @of_class  # type: ignore[arg-type]
-    def from_formula(cls, formula, data, **parameters) -> KernelIV:
+    def from_formula(cls, formula, data, clusters=None, **parameters) -> KernelIV:
         """A fitted model, its columns made from a table by a formula.
 
         Parameters
@@ -193,6 +198,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         data : DataFrame
             Without missing values in the columns used (with `split="samples"`, those of the
             outcome and the regressors may be missing).
+        clusters : str or array of shape (n,), optional
+            Labels as in `fit`, or the column of `data` that they are in.
         **parameters
             Those of the estimator.
 
@@ -211,7 +218,9 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         """
         gaps = kind_of(parameters.get("split", "loo")) == "samples"
         design, y, X, Z, C = read_formula(formula, data, gaps=gaps)
-        model = cls(**parameters).fit(X, y, Z, C)
+        if isinstance(clusters, str):
+            clusters = labels_in(data, clusters)
+        model = cls(**parameters).fit(X, y, Z, C, clusters)
         model.design_ = design
         return model
 
@@ -301,8 +310,13 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
 
     # ------------------------------------------------------------ the door
 
-    def _check(self, X, y, Z, C) -> tuple[list[Part], Roles]:
+    def _check(self, X, y, Z, C, clusters) -> tuple[list[Part], Roles]:
         """The rows by the part they play in the stages, the columns by theirs."""
+        if clusters is not None and is_far(X, y, Z, C):
+            raise ValueError(
+                "clusters are given, but these rows are elsewhere, as Dask arrays and Rows are; fit "
+                "on rows in memory, X.compute(), or without clusters"
+            )
         if is_far(X, y, Z, C) and kind_of(self.split) != "loo":
             raise ValueError(
                 f'split is {self.split!r}, but Dask arrays and Rows are fitted with split="loo" '
@@ -333,9 +347,11 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         roles = Roles.of((checks.column_names(y) or ["y"])[0], **names)
         join = arrays.namespace(points).concat
         X, Z = (join([part, exogenous], axis=1) for part in (points, instruments))
-        if rows is None and not gaps and n <= SEARCH_ROWS:
+        told = None if clusters is None else Clusters.of(clusters, n)
+        if rows is None and not gaps and n <= SEARCH_ROWS and told is None:
             X, Z, outcome = once(X, Z, outcome, whole=True)
-        return share(self.split, self.random_state, Part(X, Z, outcome, rows=rows)), roles
+        every = Part(X, Z, outcome, rows=rows, clusters=told)
+        return share(self.split, self.random_state, every), roles
 
     def _plan(self, parts: list[Part], roles: Roles) -> Plan:
         """What is asked for, as these rows allow."""

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..core import Array, arrays, checks
+from ..core.minimise import SEARCH_ROWS
 from ..core.progress import Verbose
 from ..core.stages import stage
 from ..core.threads import side_by_side
@@ -22,6 +23,7 @@ from ..regression.support import Support
 from .basis import Basis, Polynomial, joint
 from .bend import SQUARES, chance_of_plane, chance_of_squares
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
+from .clusters import Clusters, joined
 from .columns import Roles
 from .first_stage import embed
 from .fit import StructuralFit
@@ -68,7 +70,7 @@ class Plan:
             return self.finish(self.straight(1), parts)
         X = arrays.to_numpy(together(self.known, "X"))
         own = len(self.roles.x)
-        return self.widened(Choice(tried, X, own, self.told <= own), parts)
+        return self.widened(Choice(tried, X, own, self.told <= own, self.judging), parts)
 
     @property
     def complete(self) -> list[Part]:
@@ -79,6 +81,12 @@ class Plan:
     def known(self) -> list[Part]:
         """The same, or, where no row is complete, those with regressors."""
         return self.complete or [part for part in self.few if part.teaches]
+
+    @property
+    def judging(self) -> Clusters | None:
+        """Those of the rows that judge, see `complete_rows`."""
+        rows = self.complete or [part for part in self.few if part.outcome]
+        return joined([part.few(SEARCH_ROWS // len(rows)).clusters for part in rows])
 
     @property
     def plainer(self) -> bool:
@@ -393,6 +401,7 @@ class Plan:
         known = [part.X for part in parts if part.teaches or part.complete]
         box = reduce(Support.merge, map(Support.of, known))
         own = {"reg_lines": groups[-1].stage.own, "support": box, "asked": self.sides[0].kernel}
+        own["clusters"] = joined([part.clusters for part in self.known])
         return StructuralFit(draft, self.roles, *told, **own)
 
     @stage("lengthscales")

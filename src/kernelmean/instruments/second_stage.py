@@ -335,28 +335,53 @@ def residual_sums(
 ) -> tuple[Array, Moments | None]:
     """Ω, and what `moment_test` is of, over the complete rows, if there are any.
 
-    Ω = Σ s_i² M_iM_iᵀ: what the rows' multipliers do to the normal equations of stage 2. Sums of a
-    second pass, at other coefficients, are corrected by what the rows looked at say of both. Where
+    Ω = Σ s_i² M_iM_iᵀ: what the rows' multipliers do to the normal equations of stage 2. Where
     rows serve one stage only "tt" is of t_i = r_iθ_i − CA⁻¹s_iM_i, C = Σθ_iφ_iᵀ: what they do to
-    the moments Σr_iθ_i of the fit, its coefficients moving with them.
+    the moments Σr_iθ_i of the fit, its coefficients moving with them. Of rows in clusters products
+    are of sums within these.
     """
-    names, omega, whole = noise_of(groups), 0.0, []
+    noise = (noise_of_rows if groups[0].part.clusters is None else noise_of_clusters)(
+        groups, coef, n, m
+    )
+    omega, whole = noise["oo"], [g for g in groups if g.part.complete]
+    if not whole:
+        return omega, None
+    told = merged(g.moments for g in whole)
+    r = told.sums["zy"][:, 0] - told.sums["zx"] @ coef
+    told = Moments.of(told.n, {**told.sums, **noise, "r": r})
+    if "ro" in noise:
+        moved = told.sums["zx"] @ inverse
+        shared = told.sums["ro"] @ moved.T
+        told.sums["tt"] = told.sums["rr"] - shared - shared.T + moved @ omega @ moved.T
+    return omega, told
+
+
+def noise_of_rows(groups: list[Group], coef, n: int, m: int) -> dict[str, Array]:
+    """Products of `residuals`, those with r of complete rows.
+
+    Sums of a second pass, at other coefficients, are corrected by what the rows looked at say of
+    both.
+    """
+    names, noise = noise_of(groups), {}
     for g in groups:
         found = g.estimated(names, residuals(g, coef, n, m)).sums
         if g.through:
             other = g.estimated(names, residuals(g, g.nearly, n, m)).sums
             found = {name: g.through.sums[name] + found[name] - other[name] for name in names}
-        omega = omega + found["oo"]
-        if g.part.complete:
-            sums = g.moments.sums
-            r = sums["zy"][:, 0] - sums["zx"] @ coef
-            whole.append(Moments.of(g.n, {**sums, **found, "r": r}))
-    told = merged(whole) if whole else None
-    if told and "ro" in names:
-        moved = told.sums["zx"] @ inverse
-        shared = told.sums["ro"] @ moved.T
-        told.sums["tt"] = told.sums["rr"] - shared - shared.T + moved @ omega @ moved.T
-    return omega, told
+        for name in names if g.part.complete else ["oo"]:
+            noise[name] = noise.get(name, 0.0) + found[name]
+    return noise
+
+
+def noise_of_clusters(groups: list[Group], coef, n: int, m: int) -> dict[str, Array]:
+    """The same of their sums within clusters, which may have rows in several groups."""
+    each = [g.clustered(residuals(g, coef, n, m)) for g in groups]
+    columns = {
+        "o": sum(sums["o"] for sums in each),
+        "r": sum(sums["r"] for g, sums in zip(groups, each, strict=True) if g.part.complete),
+    }
+    some = ["oo"] if np.ndim(columns["r"]) == 0 else noise_of(groups)
+    return {a + b: arrays.like(columns[a].T @ columns[b], coef) for a, b in some}
 
 
 def residuals(group: Group, coef, n: int, m: int) -> Callable[..., dict[str, Array]]:

@@ -45,6 +45,9 @@ def _stages(model: Any, fit: StructuralFit) -> Block:
         Line("rows in stage 1 / stage 2", (n, m), f"{n:,} / {m:,}"),
         Line("sharing of rows", split, f"{split!r}: {WAYS[kind_of(split)]}"),
     ]
+    if fit.clusters is not None:
+        text = f"{fit.clusters.n:,}, within which noise may go together"
+        lines.append(Line("clusters", fit.clusters.n, text))
     if model.design_ is not None:
         lines.insert(0, Line("formula", model.design_.formula, model.design_.formula))
     return Block("Data and stages", lines)
@@ -153,6 +156,8 @@ def _effects(model: Any, level: float) -> Block:
 
 def _tests(model: Any, level: float) -> Block:
     found, complete = model.first_stage(), not np.isnan(model.specification_p_)
+    clusters = model.fit_.clusters
+    against = "unequal variances" + " and noise that goes together" * (clusters is not None)
     rows = zip(found.names, found.partial_r2, found.f, found.df, found.carried, strict=True)
     lines = [
         Line(f"strength for {name}", f, f"F = {f:.1f} on {df:.1f} df, partial R² {r2:.3f}{few}")
@@ -160,11 +165,11 @@ def _tests(model: Any, level: float) -> Block:
     ]
     each = zip(found.names, found.linear, strict=True)
     lines += [
-        Line(f"linear F for {x}", f, f"{f:.1f}, robust to unequal variances") for x, f in each
+        Line(f"linear F for {x}", f, f"{f:.1f}, robust to {against}") for x, f in each
     ]
     if found.weak:
         lines.append(Line("weak instruments", True, "yes: F below 10"))
-        if len(found.names) == 1 and complete:
+        if len(found.names) == 1 and complete and (clusters is None or len(model.roles_.z) == 1):
             robust = model.anderson_rubin(level=level)
             lines.append(Line("slope of a line, robust", robust.intervals, str(robust)))
     if complete:  # some rows have both regressors and outcome

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from keyword import iskeyword
 from pathlib import Path
@@ -65,6 +65,7 @@ class Settings(Shared):
     z: Annotated[Names | None, columns("--z", "Instrument(s)")] = None
     c: Annotated[Names | None, columns("--c", "Exogenous column(s)")] = None
     formula: Annotated[str | None, option(SAY, "--formula")] = None
+    clusters: Annotated[Names | None, columns("--clusters", "Rows whose noise may go together")] = None
     kernel: Annotated[Any, typed(SAY, "--kernel", read_kernel, "KERNEL")] = "gaussian"
     split: Annotated[Any, typed(SAY, "--split", read_split, "SPLIT")] = "loo"
     trend: Annotated[Any, typed(SAY, "--trend", TRENDS.__getitem__, "DEGREE")] = "auto"
@@ -97,11 +98,23 @@ class Settings(Shared):
 
     def rows(self, data: Path) -> Used:
         """The rows of a file that are used."""
-        self.refuse_blocks(self.split != "loo" or self.formula is not None)
+        whole = self.formula is not None or self.clusters is not None
+        self.refuse_blocks(self.split != "loo" or whole)
         if self.chunksize is not None:
             columns = self.columns()
             return Used(*self.numbers(data, by_option(columns, "yxzc")), columns)
-        table, gaps = self.table(data), self.split == "samples"  # in outcomes, or in regressors
+        table = self.table(data)
+        used = self.used(table)
+        if self.clusters is None:
+            return used
+        labels = table.asked_for({"--clusters": self.clusters})
+        if len(labels) > 1:
+            raise UserError(SAY("labels", found=", ".join(labels)))
+        return replace(used, clusters=table.frame.loc[used.frame.index, labels[0]])
+
+    def used(self, table: tables.Table) -> Used:
+        """The rows of a table that are used."""
+        gaps = self.split == "samples"  # in outcomes, or in regressors
         formula = self.spelled(table)
         if formula is not None:
             return Used.by_formula(table, formula, gaps, self.drop_missing)
@@ -109,7 +122,7 @@ class Settings(Shared):
         frame = table.numbers_with_gaps(by_option(columns, "yxzc"))
         tables.refuse_empty(frame)
         whole = columns.instruments if gaps else None
-        frame = tables.complete(frame, data, self.drop_missing, whole)
+        frame = tables.complete(frame, table.path, self.drop_missing, whole)
         return Used(frame, frame, columns)
 
     def spelled(self, table: tables.Table) -> str | None:
@@ -166,6 +179,8 @@ class Used:
         How a formula makes the columns; None where they are those of the file.
     source : DataFrame, optional
         The rows used, in the columns of the file that a formula is about.
+    clusters : Series, optional
+        Labels of the rows used.
     """
 
     frame: pd.DataFrame
@@ -173,6 +188,7 @@ class Used:
     columns: Roles
     design: Design | None = None
     source: pd.DataFrame | None = None
+    clusters: pd.Series | None = None
 
     @classmethod
     def by_formula(cls, table: tables.Table, formula: str, gaps: bool, drop_missing: bool) -> Used:
@@ -238,7 +254,7 @@ class Analysis:
         self.medians = self.frame[self.columns.regressors].quantile(0.5, interpolation="lower")
         y, X, Z, C = parts(data.all, self.columns)
         with noted() as self.notes:
-            self.model = settings.model().fit(X, y, Z, C)
+            self.model = settings.model().fit(X, y, Z, C, data.clusters)
         self.model.design_ = data.design
         self.plain, self.whole = None, self.frame.dropna()
         if len(self.whole) >= tables.SMALLEST:

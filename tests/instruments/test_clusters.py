@@ -1,0 +1,192 @@
+"""Rows whose noise goes together: sums within clusters stand where rows would."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import f as fisher
+
+import kernelmean as km
+from kernelmean.core.checks import NumericalWarning
+from kernelmean.instruments import groups
+from kernelmean.instruments.clusters import Clusters
+
+
+def village(seed: int, G: int = 40, size: int = 10, slope=lambda x: x):
+    """Instruments, confounding and noise that villages share, rows in no order."""
+    rng = np.random.default_rng(seed)
+    label = rng.permutation(np.repeat(np.arange(G), size))
+
+    def shared(own: float = 0.3):
+        return rng.normal(size=G)[label] + own * rng.normal(size=len(label))
+
+    z, v = shared(), shared()
+    x = z + 0.7 * v
+    return x[:, None], slope(x) + v + 0.5 * rng.normal(size=len(x)), z[:, None], label
+
+
+def test_sums_are_those_of_a_loop():
+    rng = np.random.default_rng(0)
+    names = rng.choice(["a", "b", "c", "d"], 30)
+    with pytest.warns(NumericalWarning, match="4 clusters"):
+        clusters = Clusters.of(names, 30)
+    scores = rng.normal(size=(30, 3))
+    direct = [scores[names == name].sum(0) * (4 / 3) ** 0.5 for name in sorted(set(names))]
+    assert_allclose(clusters.sums(scores), direct)
+    some = clusters.at(names != "b")  # a cluster without rows is still counted
+    assert_allclose(some.sums(scores[names != "b"])[[0, 2, 3]], np.array(direct)[[0, 2, 3]])
+
+
+def test_two_stage_least_squares_has_linearmodels_standard_errors():
+    IV2SLS = pytest.importorskip("linearmodels").IV2SLS
+    X, y, Z, label = village(1, 100, 5)
+    C = np.random.default_rng(2).normal(size=(100, 1))[label] + 1.0
+    iv = km.KernelIV("linear", "linear").fit(X, y, Z, C, clusters=label)
+    about = {"cov_type": "clustered", "clusters": label}
+    theirs = IV2SLS(y, np.column_stack([np.ones(500), C]), X, Z).fit(**about)
+    found = [iv.average_derivative(column=j).error for j in (0, 1)]
+    factor = (100 / 99) ** 0.5
+    assert_allclose(found, factor * theirs.std_errors.iloc[[2, 1]], rtol=0.01)  # ours: ridge 1/n
+    rows = km.KernelIV("linear", "linear").fit(X, y, Z, C)
+    assert_array_equal(iv.coef_, rows.coef_)
+    assert found[0] > 1.5 * rows.average_derivative().error
+
+
+@pytest.mark.parametrize("split", ["loo", 3, 0.5, "samples"])
+def test_a_row_each_is_no_cluster(split, monkeypatch):
+    X, y, Z, _ = village(3, 30, 4, np.abs)
+    if split == "samples":
+        some = np.arange(120) % 3
+        X, y = np.where(some[:, None] == 1, np.nan, X), np.where(some == 2, np.nan, y)
+    iv = km.KernelIV(split=split, random_state=0).fit(X, y, Z)
+    own = km.KernelIV(split=split, random_state=0).fit(X, y, Z, clusters=np.arange(120))
+    factor = 120 / 119
+    assert_array_equal(own.coef_, iv.coef_)
+    spread = km.KernelIV("linear", "linear", split=split, random_state=0)
+    V = spread.fit(X, y, Z).covariance_
+    V_own = spread.fit(X, y, Z, clusters=np.arange(120)).covariance_
+    assert_allclose(V_own, factor * V, rtol=1e-8, atol=1e-12)
+    assert own.specification_p_ == pytest.approx(iv.specification_p_, abs=0.01)
+    if split == "loo":
+        assert own.endogeneity_test().p_value == pytest.approx(
+            iv.endogeneity_test().p_value, abs=0.01
+        )
+        monkeypatch.setattr(groups, "KEPT", 1)  # coordinates are made again in blocks
+        monkeypatch.setattr(groups, "LOOKED_AT", 50)
+        again = km.KernelIV("linear", "linear").fit(X, y, Z, clusters=np.arange(120))
+        assert_allclose(again.covariance_, V_own, rtol=0.05)
+
+
+def test_copies_in_clusters_of_their_own_say_nothing_more():
+    X, y, Z, _ = village(4, 900, 1)
+    once = km.KernelIV("linear", "linear").fit(X, y, Z, clusters=np.arange(900))
+    thrice = km.KernelIV("linear", "linear").fit(
+        *(np.repeat(part, 3, axis=0) for part in (X, y, Z)), clusters=np.repeat(np.arange(900), 3)
+    )
+    found, same = thrice.average_derivative(), once.average_derivative()
+    assert found.value == pytest.approx(same.value, rel=2e-3)  # the ridge is 1/n
+    assert found.error == pytest.approx(same.error, rel=0.01)
+    assert thrice.first_stage().linear == pytest.approx(once.first_stage().linear, rel=1e-6)
+    assert_allclose(
+        thrice.anderson_rubin().intervals, once.anderson_rubin().intervals, rtol=1e-6
+    )
+
+
+def test_anderson_rubin_is_the_set_of_clustered_tests_that_do_not_refuse():
+    X, y, Z, label = village(5)
+    iv = km.KernelIV("linear", "linear").fit(X, y, Z, clusters=label)
+    (found,) = iv.anderson_rubin(level=0.9).intervals
+    one = np.ones((400, 1))
+
+    def refused(theta: float) -> bool:
+        A = np.hstack([one, Z])
+        b, *_ = np.linalg.lstsq(A, y - theta * X[:, 0], rcond=None)
+        e, w = y - theta * X[:, 0] - A @ b, Z[:, 0] - Z.mean()
+        sums = np.array([(w * e)[label == g].sum() for g in range(40)])
+        variance = 40 / 39 * (sums @ sums) / (w @ w) ** 2
+        return b[1] ** 2 / variance > fisher.ppf(0.9, 1, 39)
+
+    for end, inwards in zip(found, (1e-6, -1e-6), strict=True):
+        assert refused(end - inwards)
+        assert not refused(end + inwards)
+    two = km.KernelIV("linear", "linear").fit(X, y, np.hstack([Z, Z**2]), clusters=label)
+    with pytest.raises(ValueError, match="clusters needs one instrument; here are 2"):
+        two.anderson_rubin()
+    assert "slope of a line, robust" not in str(two.summary())
+
+
+@pytest.mark.slow
+def test_limits_hold_where_villages_share_their_noise():
+    held = np.zeros((200, 2))
+    for seed in range(200):
+        X, y, Z, label = village(10_000 + seed)
+        for k, clusters in enumerate((None, label)):
+            iv = km.KernelIV("linear", "linear").fit(X, y, Z, clusters=clusters)
+            found = iv.average_derivative(level=0.9)
+            held[seed, k] = found.low <= 1.0 <= found.high
+    rows, clusters = held.mean(0)
+    assert rows < 0.75
+    assert abs(clusters - 0.9) <= 0.065  # three standard errors
+
+
+@pytest.mark.slow
+def test_anderson_rubin_of_one_instrument_holds_where_noise_grows_with_it():
+    held = 0
+    for seed in range(200):
+        rng = np.random.default_rng(20_000 + seed)
+        z, v = rng.normal(size=(2, 100))
+        x = 0.3 * z + v
+        y = x + (0.2 + z**2) * (v + rng.normal(size=100))
+        iv = km.KernelIV("linear", "linear").fit(x[:, None], y, z[:, None])
+        held += any(low <= 1 <= high for low, high in iv.anderson_rubin(level=0.9).intervals)
+    assert abs(held / 200 - 0.9) <= 0.065
+
+
+def test_what_clusters_change_is_kept_in_files(tmp_path):
+    X, y, Z, label = village(6, slope=np.abs)
+    rows, iv = (km.KernelIV().fit(X, y, Z, clusters=c) for c in (None, label))
+    assert_array_equal(iv.coef_, rows.coef_)
+    widths = [m.predict_interval(X[:5]).upper - m.predict_interval(X[:5]).lower for m in (rows, iv)]
+    assert (widths[1] > widths[0]).all()
+    assert iv.specification_p_ > rows.specification_p_
+    assert iv.first_stage().f < rows.first_stage().f
+    iv.save(tmp_path / "iv.km")
+    again = km.load(tmp_path / "iv.km")
+    assert again.endogeneity_test() == iv.endogeneity_test()
+    assert again.first_stage().linear == iv.first_stage().linear
+    assert "40, within which noise may go together" in str(iv.summary())
+
+
+def test_labels_of_any_kind():
+    import pandas as pd
+
+    X, y, Z, label = village(7)
+    names = np.array([f"v{k}" for k in range(40)])
+    frame = pd.DataFrame({"x": X[:, 0], "y": y, "z": Z[:, 0], "village": names[label]})
+    found = [
+        km.KernelIV("linear", "linear").fit(X, y, Z, clusters=c).covariance_
+        for c in (label, label.astype(float), frame.village, frame[["village"]], list(names[label]))
+    ]
+    by_name = km.KernelIV.from_formula(
+        "y ~ [x ~ z]", frame, "village", kernel_x="linear", kernel_z="linear"
+    )
+    for V in [*found, by_name.covariance_]:
+        assert_allclose(V, found[0], rtol=1e-9)
+    with pytest.raises(ValueError, match="clusters is 'town', which is no column"):
+        km.KernelIV.from_formula("y ~ [x ~ z]", frame, "town")
+
+
+def test_refused_labels():
+    X, y, Z, label = village(8)
+    iv = km.KernelIV("linear", "linear")
+    with pytest.raises(ValueError, match=r"clusters has shape \(399,\); one label for each of the"):
+        iv.fit(X, y, Z, clusters=label[:-1])
+    for gone in (np.nan, None):
+        with pytest.raises(ValueError, match="clusters has no label in 1 of 400 rows"):
+            iv.fit(X, y, Z, clusters=np.array([gone, *label[1:]], dtype=object))
+    with pytest.raises(ValueError, match="clusters are all the same"):
+        iv.fit(X, y, Z, clusters=np.zeros(400))
+    with pytest.warns(NumericalWarning, match="10 clusters: limits and p-values are for many"):
+        iv.fit(X, y, Z, clusters=label % 10)
+    da = pytest.importorskip("dask.array", reason="needs the extra `dask`")
+    with pytest.raises(ValueError, match="clusters are given, but these rows are elsewhere"):
+        iv.fit(da.from_array(X), da.from_array(y), da.from_array(Z), clusters=label)
