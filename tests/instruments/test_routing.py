@@ -100,7 +100,7 @@ def test_clone_keeps_parameters_and_requests():
     iv = requesting(split=5, random_state=3)
     copy = clone(iv)
     assert copy.get_params() == iv.get_params()
-    assert copy.get_metadata_routing().fit.requests == {"Z": True, "C": True}
+    assert copy.get_metadata_routing().fit.requests == {"Z": True, "C": True, "clusters": None}
     assert copy.set_params(split="loo", trend=0).trend == 0
     with pytest.raises(ValueError, match="lengthscale"):
         copy.set_params(lengthscale=1.0)

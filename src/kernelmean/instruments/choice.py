@@ -93,6 +93,7 @@ class Tried:
     regs: np.ndarray
     judged: Judged
     chance: float = 1.0  # p-value of a plane, by its curves; of no products, by these
+    clusters: Clusters | None = None  # of the rows judged by
 
     def at(self, points: np.ndarray, i: int) -> np.ndarray:
         """h at points, at the ξ of that number."""
@@ -129,15 +130,8 @@ class Choice:
     plain: StructuralDraft | None = None
     gain: tuple[float, float] | None = None
 
-    def __init__(
-        self,
-        tried: list[Tried],
-        X: np.ndarray,
-        own: int,
-        few: bool,
-        clusters: Clusters | None = None,
-    ):
-        """By the judges; X are rows, `clusters` those of the rows judged by.
+    def __init__(self, tried: list[Tried], X: np.ndarray, own: int, few: bool):
+        """By the judges; X are rows.
 
         Of two-stage least squares with lines along the first `own` columns, the endogenous ones,
         the likeliest stands unless a judge objects. Only lines along these are taken where
@@ -181,7 +175,7 @@ class Choice:
             squares, fewer = judged.projected[lines[0]], judged.projected[best]
             less = self.bent * (squares - fewer)  # at least: squares are convex in between
             less = less / max(squares.mean(), np.finfo(float).tiny)
-            self.gain = float(less.mean()), error_of_mean(less, clusters)
+            self.gain = float(less.mean()), error_of_mean(less, tried[0].clusters)
         self.draft = replace(one.draft, weak=weak and one.draft.bare)
         self.share, self.carrier = one.regs[i] / one.stage.size, likeliest.draft
 

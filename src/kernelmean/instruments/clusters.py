@@ -54,6 +54,13 @@ class Clusters(Saveable):
         """Those of some rows."""
         return replace(self, codes=self.codes[rows])
 
+    @property
+    def each(self) -> list[np.ndarray]:
+        """Rows of the clusters that have some here, an array (clusters, size) for each size."""
+        order, counts = np.argsort(self.codes, kind="stable"), np.bincount(self.codes)
+        starts, sizes = np.cumsum(counts) - counts, np.unique(counts[counts > 0])
+        return [order[starts[counts == size, None] + np.arange(size)] for size in sizes]
+
     def sums(self, scores: np.ndarray) -> np.ndarray:
         """√(G/(G − 1)) times the sum within each of G clusters, a row for each."""
         ones = np.full(len(self.codes), (self.n / (self.n - 1.0)) ** 0.5)
@@ -77,6 +84,12 @@ def joined(several: list[Clusters | None]) -> Clusters | None:
 def summed(scores: np.ndarray, clusters: Clusters | None) -> np.ndarray:
     """Scores of clusters; those of rows, where these are independent."""
     return scores if clusters is None else clusters.sums(scores)
+
+
+def without_own(hat: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """(I − H)⁻¹e of clusters, (…, size, size) and (…, size)."""
+    own = (1.0 + 1e-10) * np.eye(hat.shape[-1])
+    return np.linalg.solve(own - hat, errors[..., None])[..., 0]
 
 
 def error_of_mean(terms: np.ndarray, clusters: Clusters | None) -> float:

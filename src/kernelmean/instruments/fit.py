@@ -24,7 +24,7 @@ OUTSIDE = "a curve goes back to its trend there, and powers go on as they are"
 class StructuralFit(Saveable):
     """What a fitted structural function consists of; pairs are of stage 1 and stage 2."""
 
-    was: ClassVar = {"improved": False, "bent": 1.0, "support": None, "asked": None, "clusters": None}
+    was: ClassVar = {"improved": False, "bent": 1.0}
 
     draft: StructuralDraft
     roles: Roles

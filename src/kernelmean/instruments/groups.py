@@ -26,7 +26,7 @@ from ..core.moments import accumulate, block_rows, canonical_order, evenly, row_
 from ..core.rows import put_together
 from ..core.threads import streamed
 from .basis import Basis
-from .clusters import Clusters
+from .clusters import Clusters, summed
 
 KEPT = 2**26  # floats of coordinates that are kept: 512 MiB
 COPIES = 8  # of a block's coordinates that fit in 64 MiB, where there is no device to keep busy
@@ -75,7 +75,10 @@ class Part:
         if self.n > LOOKED_AT:
             return self
         order = canonical_order(self.X, self.Z, self.y[:, None])
-        return replace(self.at(np.random.default_rng(0).permutation(order)), rows=self.rows)
+        order = np.random.default_rng(0).permutation(order)
+        if self.clusters is not None:  # evenly spaced rows are of different clusters
+            order = order[np.argsort(self.clusters.codes[order], kind="stable")]
+        return replace(self.at(order), rows=self.rows)
 
     def few(self, limit: int) -> Part:
         """Evenly spaced rows, at most `limit`, of those looked at."""
@@ -277,12 +280,13 @@ class Group:
 
     def clustered(self, columns: Callable[..., dict]) -> dict[str, np.ndarray]:
         """Sums within clusters of columns of (Φ, Θ, y, M) of all rows."""
-        whole, sums, clusters, start = self.looked_at is self.part, {}, self.part.clusters, 0
+        whole, clusters, start = self.looked_at is self.part, self.part.clusters, 0
+        sums: dict[str, Any] = {}
         for Phi, Theta, y, M in self.blocks() if whole else self._coordinates(self.part):
-            own = clusters.at(slice(start, start + y.shape[0]))
+            own = clusters and clusters.at(slice(start, start + y.shape[0]))
             M = self._embedded(Phi, Theta) if M is None else M
             for letter, rows in columns(Phi, Theta, y, M).items():
-                sums[letter] = sums.get(letter, 0.0) + own.sums(arrays.to_numpy(rows))
+                sums[letter] = sums.get(letter, 0.0) + summed(arrays.to_numpy(rows), own)
             start += y.shape[0]
         return sums
 

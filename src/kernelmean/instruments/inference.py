@@ -20,7 +20,7 @@ from .clusters import Clusters, error_of_mean, summed
 from .first_stage import jackknife_stage
 from .fit import StructuralFit
 from .groups import Group, Part
-from .second_stage import CausalLeaveOneOut, SecondStage
+from .second_stage import CausalLeaveClustersOut, CausalLeaveOneOut, SecondStage
 
 DRAWS = 2000  # of the multiplier bootstrap
 WEAK = 10.0  # F below which an instrument is called weak (Staiger and Stock 1997)
@@ -507,7 +507,7 @@ def endogeneity(
     """The test of `KernelIV.endogeneity_test`, from rows in coordinates and their embeddings."""
     n, held = len(y), basis.held(Phi)
     second = Phi.T @ Phi / n
-    regression, reg = plain_regression(basis, Phi, y)
+    regression, reg = plain_regression(basis, Phi, y, clusters)
     residual = y - Phi @ regression.coefficients(reg)
     target = M.T @ residual / n
     A_inv = SecondStage(M.T @ M / n, target, basis.trends, n, held=held).inverse_at(xi)
@@ -520,11 +520,15 @@ def endogeneity(
     return Endogeneity(statistic**0.5, float(weighted_chi2(statistic, np.trace(V), (V * V).sum())))
 
 
-def plain_regression(basis: Basis, Phi, y) -> tuple[SecondStage, float]:
+def plain_regression(
+    basis: Basis, Phi, y, clusters: Clusters | None = None
+) -> tuple[SecondStage, float]:
     """Ridge regression of y on the coordinates, and its λ, of least leave-one-out loss."""
     n, held = Phi.shape[0], basis.held(Phi)
     stage = SecondStage(Phi.T @ Phi / n, Phi.T @ y / n, basis.trends, n, held=held)
     loss = CausalLeaveOneOut(stage, Phi, Phi, y)  # with M = Φ nothing is instrumented
+    if clusters is not None:
+        loss = CausalLeaveClustersOut(stage, Phi, Phi, y, None, clusters)
     return stage, minimise_log10(loss, *DECADES, size=stage.size)[0]
 
 

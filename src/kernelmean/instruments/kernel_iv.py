@@ -172,8 +172,10 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
             Exogenous regressors, which also serve as instruments.
         clusters : array or Series of shape (n,), optional
             Labels of rows whose noise may go together: of a firm, a village, a person seen often.
-            They do not change h; `covariance_`, and with it all limits, standard errors and tests,
-            is of sums of the rows' influences within them, times G/(G − 1) of G clusters.
+            `covariance_`, and with it limits, standard errors and tests, is of sums of the rows'
+            influences within them, times G/(G − 1) of G clusters. What is chosen leaves whole
+            clusters out of stage 2, lengthscales are sought on one row of each (200 rows at least),
+            and stage 1 leaves out rows; two-stage least squares are the same as without.
 
         Raises
         ------
@@ -314,8 +316,8 @@ class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
         """The rows by the part they play in the stages, the columns by theirs."""
         if clusters is not None and is_far(X, y, Z, C):
             raise ValueError(
-                "clusters are given, but these rows are elsewhere, as Dask arrays and Rows are; fit "
-                "on rows in memory, X.compute(), or without clusters"
+                "clusters are given, but these rows are elsewhere, as Dask arrays and Rows are; "
+                "fit on rows in memory, X.compute(), or without clusters"
             )
         if is_far(X, y, Z, C) and kind_of(self.split) != "loo":
             raise ValueError(

@@ -11,7 +11,6 @@ import numpy as np
 from sklearn.base import clone
 
 from ..core import Array, arrays, checks
-from ..core.minimise import SEARCH_ROWS
 from ..core.progress import Verbose
 from ..core.stages import stage
 from ..core.threads import side_by_side
@@ -23,7 +22,7 @@ from ..regression.support import Support
 from .basis import Basis, Polynomial, joint
 from .bend import SQUARES, chance_of_plane, chance_of_squares
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
-from .clusters import Clusters, joined
+from .clusters import joined
 from .columns import Roles
 from .first_stage import embed
 from .fit import StructuralFit
@@ -40,6 +39,7 @@ POWERS = (1, 2, 3)  # of the columns, in two-stage least squares
 ROWS_PER_COLUMN = 3  # of these, at least
 STRAIGHT = 10.0  # lengthscale along which h is nearly a line, as a multiple of the median's
 ALIKE = 1e-6  # of the largest: coordinates that do not tell values apart
+CLUSTERED = 200  # rows that lengthscales are sought on, where clusters are fewer
 HALVINGS = 5  # at most, of the instruments' lengthscales
 
 
@@ -70,7 +70,7 @@ class Plan:
             return self.finish(self.straight(1), parts)
         X = arrays.to_numpy(together(self.known, "X"))
         own = len(self.roles.x)
-        return self.widened(Choice(tried, X, own, self.told <= own, self.judging), parts)
+        return self.widened(Choice(tried, X, own, self.told <= own), parts)
 
     @property
     def complete(self) -> list[Part]:
@@ -81,12 +81,6 @@ class Plan:
     def known(self) -> list[Part]:
         """The same, or, where no row is complete, those with regressors."""
         return self.complete or [part for part in self.few if part.teaches]
-
-    @property
-    def judging(self) -> Clusters | None:
-        """Those of the rows that judge, see `complete_rows`."""
-        rows = self.complete or [part for part in self.few if part.outcome]
-        return joined([part.few(SEARCH_ROWS // len(rows)).clusters for part in rows])
 
     @property
     def plainer(self) -> bool:
@@ -252,7 +246,7 @@ class Plan:
             elif trend:  # whatever ξ is given
                 plane = own.Phi[:, :keep], own.M[:, :keep]
                 chance = chance_of_plane(plane, loss.MR, own.y, every)
-            found.append(Tried(less, moved, stage, regs, judged, chance))
+            found.append(Tried(less, moved, stage, regs, judged, chance, own.clusters))
         return found
 
     def sized(self, x: np.ndarray, smooth: tuple[np.ndarray, Basis]) -> StructuralDraft:
@@ -410,6 +404,8 @@ class Plan:
         if not any(side.tuned for side in self.sides) or not self.complete:
             return tuple(side.plain.scales for side in self.sides)
         data = [arrays.to_numpy(together(self.complete, name)) for name in "XZy"]
+        if clusters := joined([part.clusters for part in self.complete]):  # one row of each
+            rows = [min(limit, max(clusters.n, CLUSTERED)) for limit in rows]
         return seek_scales(self.sides, self.trends[-1], data, rows, self.verbose)
 
     def _feature_map(self, tuned: bool, otherwise: FeatureMap) -> FeatureMap:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from functools import partial, reduce
+from typing import Any
 
 import numpy as np
 from scipy.stats import chi2
@@ -15,6 +16,7 @@ from ..core.moments import accumulate
 from ..core.rows import put_together
 from .basis import trend_penalty
 from .bend import weighted_chi2
+from .clusters import Clusters, joined, without_own
 from .first_stage import FirstStage, choose, quadratic
 from .groups import Group, as_they_are, merged
 from .judges import OPTIMISM, Judged
@@ -116,6 +118,8 @@ class CausalLeaveOneOut:
     beside outcomes.
     """
 
+    clusters: Clusters | None = None
+
     def __init__(self, stage: SecondStage, Phi, M, y, V=None):
         xp, p, m = arrays.namespace(M), stage.trends, stage.m
         MG = M @ stage.G
@@ -145,18 +149,64 @@ class CausalLeaveOneOut:
     def judged(self, regs, bare: bool = False, searched: int = 1) -> Judged:
         """What the judges say of h at each ξ, so many scales having been searched."""
         projected, causal = map(arrays.to_numpy, self.errors(regs))
-        controlled = without(self.V, causal) if self.known else projected
+        controlled = without(self.V, causal, self.clusters) if self.known else projected
         evidence = self.stage.evidence(regs) - OPTIMISM * (searched - 1)
         alike = np.full(len(evidence), bare)
         means = self.known * (causal**2).mean(1), (controlled**2).mean(1)
         return Judged(*means, projected**2, evidence, alike)
 
 
-def without(V: np.ndarray, errors: np.ndarray) -> np.ndarray:
+class CausalLeaveClustersOut(CausalLeaveOneOut):
+    """The same of h⁻ᵍ: rows of the cluster of row i are left out together.
+
+    b⁻ᵍ = b − v, v = A⁻¹M_gᵀ(I − M_gA⁻¹M_gᵀ/m)⁻¹e_g/m = (A − M_gᵀM_g/m)⁻¹M_gᵀe_g/m, e = y − Mb.
+    """
+
+    def __init__(self, stage: SecondStage, Phi, M, y, V, clusters: Clusters):
+        Phi, M, y = map(arrays.to_numpy, (Phi, M, y))
+        super().__init__(stage, Phi, M, y, V)
+        G, self.start = map(arrays.to_numpy, (stage.G, stage.inverse))
+        self.clusters, self.each, self.MG, self.XG = clusters, clusters.each, M @ G, Phi @ G
+
+    def errors(self, regs) -> tuple[Array, Array]:
+        """y_i − M_iᵀb⁻ᵍ and y_i − h⁻ᵍ(x_i), a row for each ξ."""
+        D, m, p = arrays.to_numpy(self.stage.shrink(regs)), self.stage.m, len(self.start)
+        b = arrays.to_numpy(self.stage.c) * D
+        projected, causal = self.u - b @ self.MR.T, self.w - b @ self.XR.T
+        held = np.linalg.inv(self.start)
+        for rows in self.each:
+            M, X = self.MG[rows], self.XG[rows]
+            MT = np.swapaxes(M, 1, 2)
+            few = M.shape[1] <= M.shape[2]
+            square = None if few else MT @ M / m
+            for k, shrink in enumerate(D):
+                e = projected[k, rows]
+                if few:
+                    MA = np.concatenate([M[..., :p] @ self.start, M[..., p:] * shrink], axis=2) / m
+                    v = np.swapaxes(MA, 1, 2) @ without_own(MA @ MT, e)[..., None]
+                else:
+                    A = np.diag(np.append(np.zeros(p), 1.0 / shrink))
+                    A[:p, :p] = held
+                    v = np.linalg.solve(A - square, MT @ e[..., None] / m)
+                projected[k, rows] += (M @ v)[..., 0]
+                causal[k, rows] += (X @ v)[..., 0]
+        return projected, causal
+
+
+def without(V: np.ndarray, errors: np.ndarray, clusters: Clusters | None = None) -> np.ndarray:
     """What a ridge regression on V, (n, k), leaves of errors, (candidates, n), in rows left out."""
     n = len(V)
-    say = np.linalg.solve(V.T @ V / n + CONTROL * np.eye(V.shape[1]), V.T / n)
-    return (errors - (errors @ say.T) @ V.T) / (1.0 - (V * say.T).sum(1))
+    square = V.T @ V / n + CONTROL * np.eye(V.shape[1])
+    say = np.linalg.solve(square, V.T / n)
+    left = errors - (errors @ say.T) @ V.T
+    if clusters is None:
+        return left / (1.0 - (V * say.T).sum(1))
+    for rows in clusters.each:
+        own = V[rows]
+        turned = np.swapaxes(own, 1, 2)
+        moved = np.linalg.solve(square - turned @ own / n, turned @ left[:, rows][..., None] / n)
+        left[:, rows] += (own @ moved)[..., 0]
+    return left
 
 
 class Equations:
@@ -175,6 +225,7 @@ class Equations:
         if weak:
             self._steady(learners)
         self.Phi, self.M, self.y, wholly = complete_rows(learners)
+        self.clusters = clusters_of(learners)
         self.basis = learners[0].basis_x
         slopes, exogenous = slice(1, self.basis.polynomial.slopes), dict(learners[0].part.shared)
         terms = self.basis.polynomial.terms[slopes]
@@ -222,7 +273,10 @@ class Equations:
         """Stage 2, for every ξ, and its causal loss."""
         held = self.basis.held(arrays.to_numpy(self.Phi), trends)
         stage = SecondStage(self.second, self.target, trends, self.m, self.power, held)
-        return stage, CausalLeaveOneOut(stage, self.Phi, self.M, self.y, self.V)
+        rows = self.Phi, self.M, self.y, self.V
+        if self.clusters is None:
+            return stage, CausalLeaveOneOut(stage, *rows)
+        return stage, CausalLeaveClustersOut(stage, *rows, self.clusters)
 
     def less(self, keep: int, leave: int) -> Equations:
         """In NumPy, without the columns `keep` to `leave`."""
@@ -309,6 +363,12 @@ def regress(
     return stage, float(reg), loss(reg)
 
 
+def clusters_of(learners: list[Group]) -> Clusters | None:
+    """Those of the `complete_rows`."""
+    complete = [g for g in learners if g.teaches] or learners
+    return joined([g.part.few(SEARCH_ROWS // len(complete)).clusters for g in complete])
+
+
 def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array, Array]:
     """Φ, M and y of a few of the complete rows, and M with each row wholly left out.
 
@@ -362,7 +422,7 @@ def noise_of_rows(groups: list[Group], coef, n: int, m: int) -> dict[str, Array]
     Sums of a second pass, at other coefficients, are corrected by what the rows looked at say of
     both.
     """
-    names, noise = noise_of(groups), {}
+    names, noise = noise_of(groups), dict[str, Any]()
     for g in groups:
         found = g.estimated(names, residuals(g, coef, n, m)).sums
         if g.through:
@@ -376,12 +436,11 @@ def noise_of_rows(groups: list[Group], coef, n: int, m: int) -> dict[str, Array]
 def noise_of_clusters(groups: list[Group], coef, n: int, m: int) -> dict[str, Array]:
     """The same of their sums within clusters, which may have rows in several groups."""
     each = [g.clustered(residuals(g, coef, n, m)) for g in groups]
-    columns = {
-        "o": sum(sums["o"] for sums in each),
-        "r": sum(sums["r"] for g, sums in zip(groups, each, strict=True) if g.part.complete),
-    }
-    some = ["oo"] if np.ndim(columns["r"]) == 0 else noise_of(groups)
-    return {a + b: arrays.like(columns[a].T @ columns[b], coef) for a, b in some}
+    whole = [sums["r"] for g, sums in zip(groups, each, strict=True) if g.part.complete]
+    o = np.add.reduce([sums["o"] for sums in each])
+    columns = {"o": o, "r": np.add.reduce(whole) if whole else o[:, :0]}
+    products = {name: columns[name[0]].T @ columns[name[1]] for name in noise_of(groups)}
+    return {name: arrays.like(product, coef) for name, product in products.items()}
 
 
 def residuals(group: Group, coef, n: int, m: int) -> Callable[..., dict[str, Array]]:

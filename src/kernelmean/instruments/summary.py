@@ -164,9 +164,7 @@ def _tests(model: Any, level: float) -> Block:
         for name, r2, f, df, few in rows
     ]
     each = zip(found.names, found.linear, strict=True)
-    lines += [
-        Line(f"linear F for {x}", f, f"{f:.1f}, robust to {against}") for x, f in each
-    ]
+    lines += [Line(f"linear F for {x}", f, f"{f:.1f}, robust to {against}") for x, f in each]
     if found.weak:
         lines.append(Line("weak instruments", True, "yes: F below 10"))
         if len(found.names) == 1 and complete and (clusters is None or len(model.roles_.z) == 1):
