@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from typing import ClassVar, NamedTuple, Self
 
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Array, Block, Labels, Line, Moments, Rows, Saveable, Summary, arrays
+from ..core import Array, Block, Labels, Line, Moments, Rows, Summary, arrays
 from ..core.checks import as_points, check_order, column_names, hushed, note_columns
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import Order, canonical_order, evenly
-from ..core.parameters import check_parameters, optional, positive, share
+from ..core.parameters import Estimator, check_parameters, optional, positive, share
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding, as_one_embedding
 from ..embedding.law import names_like
@@ -30,7 +29,7 @@ FEWEST = 5  # rows of a numerator: fewer do not say how surely one ratio is near
 
 @by_blocks("predict", tables=("Z",))
 @doors("fit", "predict")
-class DensityRatio(Saveable, BaseEstimator):
+class DensityRatio(Estimator):
     """r(z) ≈ q(z)/p(z) from rows z_i ~ p and an embedding m of q: r(z) = φ(z)ᵀ(A + ηI)⁻¹m.
 
     A = ΦᵀΦ/n for the plain ratio. Where η and the lengthscale are chosen it starts from the odds r₀

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Array, Block, Interval, Labels, Line, Saveable, Summary, arrays, checks
+from ..core import Array, Block, Interval, Labels, Line, Summary, arrays, checks
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import SEARCH_ROWS
-from ..core.parameters import check_parameters, choice, flag, optional, positive
+from ..core.parameters import Estimator, check_parameters, choice, flag, optional, positive
 from ..core.threads import doors
 from ..densities import ConditionalDensity
 from ..densities.bending import bends_block
@@ -34,7 +33,7 @@ from .weighted_pairs import WeightedPairs
     "fit", "posterior", "regularisers", "weights", "predict", "predict_interval", "predict_quantile"
 )
 @dataclass(eq=False, repr=False)
-class KernelBayes(Saveable, BaseEstimator):
+class KernelBayes(Estimator):
     """Posterior of a latent Z given an observation X, from pairs (x_i, z_i) and a prior on Z.
 
     The prior m gives each training latent a share β = (K_Z + nηI)⁻¹ m(z_i), near one in sum. With

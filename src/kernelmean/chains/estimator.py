@@ -5,12 +5,11 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Array, Block, Labels, Line, Saveable, Summary, arrays, checks
+from ..core import Array, Block, Labels, Line, Summary, arrays, checks
 from ..core.elsewhere import is_far
-from ..core.parameters import with_old_keywords
+from ..core.parameters import Estimator, with_old_keywords
 from ..core.summary import kernel_lines, numbers
 from ..core.threads import doors
 from .driven import DrivenChain
@@ -22,7 +21,7 @@ from .rows import Rows, as_inputs, check_aligned, inputs_like, rows_like
 
 
 @doors("score", "log_predictive", "one_step", "forecast")
-class ChainEstimator(Saveable, BaseEstimator):
+class ChainEstimator(Estimator):
     """A chain on K states, and embedded laws of the observation given each of them.
 
     `KernelHMM` learns few states, `KernelStateSpace` takes the points of a latent space for them.

@@ -7,9 +7,11 @@ and calls `check_parameters(self)` where `fit` begins.
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import wraps
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
+
+from sklearn.base import BaseEstimator
 
 from .checks import check_choice, check_count, check_level, check_positive, warn_caller
 from .saving import Saveable
@@ -96,10 +98,79 @@ def check_parameters(estimator, prefix: str = "") -> None:
         rule(getattr(estimator, name), prefix + name)
 
 
-# ------------------------------------------------------------ options: objects of parameters
+# ------------------------------------------------------------ parameters that hold parameters
 
 
-class Options(Saveable):
+class Value(Saveable):
+    """Parameters in one that do not change, but others can be made of them: kernels, options."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name; with `deep` those of its parts too, such as `left__lengthscale`.
+
+        Examples
+        --------
+        >>> import kernelmean as km
+        >>> (km.Linear() * km.Gaussian(2.0)).get_params()["right__lengthscale"]
+        2.0
+        """
+        own = self._own()
+        parts = ((k, v.get_params()) for k, v in own.items() if deep and isinstance(v, Value))
+        return own | {f"{k}__{inner}": v for k, held in parts for inner, v in held.items()}
+
+    def with_params(self, **changes: Any) -> Self:
+        """Another with some parameters changed, under the names of `get_params`.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter.
+
+        Examples
+        --------
+        >>> import kernelmean as km
+        >>> (km.Linear() * km.Gaussian(2.0)).with_params(right__lengthscale=3.0)
+        Linear(offset=0.0) * Gaussian(lengthscale=3.0, columnwise=False)
+        """
+        known = self._own()
+        changes = _of_values(known, changes)
+        for name in changes:
+            check_choice(name, f"the parameter of {self!r}", known)
+        return self._changed(known | changes)
+
+    def _own(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)} if is_dataclass(self) else {}
+
+    def _changed(self: Any, parameters: dict[str, Any]) -> Any:
+        return replace(self, **parameters)
+
+    def __sklearn_clone__(self) -> Self:
+        return self
+
+
+class Estimator(Saveable, BaseEstimator):
+    """One of scikit-learn's, some of whose parameters are values."""
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters, those of parts by names such as `kernel_x__lengthscale`.
+
+        A kernel is replaced by another: the one given stays as it is.
+        """
+        return super().set_params(**_of_values(self.get_params(deep=False), params))
+
+
+def _of_values(known: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Changes of what values hold as the values that they make."""
+    for key in sorted(changes):  # values themselves before what they hold
+        name, _, inner = key.partition("__")
+        value = changes.get(name, known.get(name))
+        if inner and isinstance(value, Value):
+            changes[name] = value.with_params(**{inner: changes.pop(key)})
+        elif inner and name in known and not hasattr(value, "set_params"):
+            raise ValueError(f"{name} is {value!r}; what has a {inner} is needed for {key}")
+    return changes
+
+
+class Options(Value):
     """Some parameters of an estimator in one: frozen dataclasses, each with its `ALLOWED`."""
 
     ALLOWED: ClassVar[Mapping[str, Rule]] = {}

@@ -4,15 +4,14 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Array, Block, Interval, Labels, Line, Rows, Saveable, Summary, arrays, checks
+from ..core import Array, Block, Interval, Labels, Line, Rows, Summary, arrays, checks
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import canonical_order, evenly, once
 from ..core.old_names import attribute
-from ..core.parameters import auto, check_parameters, either, optional, positive, share
+from ..core.parameters import Estimator, auto, check_parameters, either, optional, positive, share
 from ..core.progress import track
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
@@ -40,7 +39,7 @@ LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard devi
 @by_blocks("score_samples", tables=("X", "y"))
 @doors()
 @dataclass(eq=False, repr=False)
-class ConditionalDensity(Saveable, BaseEstimator):
+class ConditionalDensity(Estimator):
     """p(y | x) ∝ max(q, 0), q(y | x) = Σ_j w_j(x) k̄_γ(y_j, y)/Σ_j w_j(x).
 
     w(x) = (K_X + nλI)⁻¹k_X(x) are the weights of the conditional mean embedding, k̄_γ is the

@@ -3,14 +3,14 @@
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Array, Block, Labels, Line, Saveable, Summary, arrays, checks
+from ..core import Array, Block, Labels, Line, Summary, arrays, checks
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import SEARCH_ROWS, minimise_log10
 from ..core.moments import canonical_order, evenly, how_often
-from ..core.parameters import check_parameters, either, share
+from ..core.parameters import Estimator, check_parameters, either, share
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.law import names_like
@@ -26,7 +26,7 @@ PRECISION = 1e-3  # in the logarithm of the bandwidth
 
 @by_blocks("pdf", "score_samples")
 @doors()
-class EmbeddedDensity(Saveable, DensityMixin, BaseEstimator):
+class EmbeddedDensity(DensityMixin, Estimator):
     """p(x) = (1 − a) max(q, 0)/∫max(q, 0) + a·wide(x), q(x) = Σ_i w_i k̄_γ(x_i, x).
 
     Kernel density estimation, with a small share of a wide law, so that no density is zero: of a

@@ -4,20 +4,20 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import TransformerTags
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Array, Block, Line, Rows, Saveable, arrays, checks
+from ..core import Array, Block, Line, Rows, arrays, checks
 from ..core.elsewhere import aligned, by_blocks, is_far
 from ..core.extras import require
 from ..core.minimise import SEARCH_ROWS
+from ..core.parameters import Estimator
 from ..core.summary import kernel_lines
 from ..kernels import Kernel, as_kernel, check_size
 
 
 @by_blocks("transform", "derivative")
-class FeatureMap(Saveable, BaseEstimator):
+class FeatureMap(Estimator):
     """Points → coordinates φ(x) ∈ R^r with φ(x)ᵀφ(x') ≈ k(x, x').
 
     Fitted attributes: `kernel_` (resolved), `rank_` (r), `n_features_in_`.

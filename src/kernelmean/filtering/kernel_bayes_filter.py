@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from ..chains.rows import observed
-from ..core import Array, Block, Interval, Labels, Line, Saveable, Summary, arrays, checks
-from ..core.parameters import check_parameters, choice, count, flag, optional, positive
+from ..core import Array, Block, Interval, Labels, Line, Summary, arrays, checks
+from ..core.parameters import Estimator, check_parameters, choice, count, flag, optional, positive
 from ..core.sequences import check_forward, check_sequences
 from ..core.threads import doors
 from ..embedding.law import interval_like_target, like_target, names_like
@@ -32,7 +31,7 @@ OF_RULE = ("features_x_", "features_z_", *(f"{name}_" for name in REGS))
     "fit", "tune", "filter", "smooth", "forecast", "predict", "predict_interval", "predict_quantile"
 )
 @dataclass(eq=False, repr=False)
-class KernelBayesFilter(Saveable, BaseEstimator):
+class KernelBayesFilter(Estimator):
     """p(z_t | x_1, ..., x_t) for a hidden state z, learned from trajectories with z in sight.
 
     With q, φ the coordinates of states and observations, a belief is a vector m and one step is

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Array, Saveable, Summary, arrays, checks, old_names
+from ..core import Array, Summary, arrays, checks, old_names
 from ..core.elsewhere import by_blocks, few_of, is_far
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import once
-from ..core.parameters import auto, check_parameters, count, optional, positive
+from ..core.parameters import Estimator, auto, check_parameters, count, optional, positive
 from ..core.threads import doors
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, learns_from_pairs
@@ -35,7 +35,7 @@ from .summary import account
 @by_blocks("predict", "derivative", tables=("X", "C"))
 @doors("fit", "predict", "summary")
 @dataclass(eq=False, repr=False)
-class KernelIV(StructuralInference, Saveable, RegressorMixin, BaseEstimator):
+class KernelIV(StructuralInference, RegressorMixin, Estimator):
     """Structural function h in Y = h(X) + e, E[e | Z] = 0, by two-stage kernel ridge regression.
 
     Stage 1 learns E[φ(X) | Z = z] = F(z), stage 2 regresses y on it: h(x) = φ(x)ᵀb,

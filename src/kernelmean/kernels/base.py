@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..core import Array, Saveable, arrays, checks
+from ..core import Array, arrays, checks
+from ..core.parameters import Value, needed
 
 __all__ = ["Kernel"]
 
@@ -19,7 +20,7 @@ NAMED: dict[str, type[Kernel]] = {}  # kernels that a name stands for, which is 
 TUNED: list[str] = []  # names of those with a lengthscale that estimators search
 
 
-class Kernel(Saveable):
+class Kernel(Value):
     """A positive definite function k(x, x').
 
     Kernels are immutable: `resolve` and `scaled` return new ones, `+` and `*` combine them.
@@ -262,6 +263,10 @@ class _Pair(Kernel):
     left: Kernel
     right: Kernel
     _join: ClassVar[Callable]  # of the values of both
+
+    def __post_init__(self) -> None:
+        for name, part in self._own().items():
+            needed("a Kernel", lambda value: isinstance(value, Kernel))(part, name)
 
     def resolve(self, X, name: str = "X") -> Kernel:
         return replace(self, left=self.left.resolve(X, name), right=self.right.resolve(X, name))

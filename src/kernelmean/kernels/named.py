@@ -26,6 +26,13 @@ class OnColumns(Kernel):
 
     parts: tuple[tuple[tuple, Kernel], ...]
 
+    def _own(self) -> dict[str, Kernel]:
+        return {",".join(map(str, cols)): k for cols, k in self.parts}
+
+    def _changed(self, parameters: dict[str, Any]) -> OnColumns:
+        columns = (cols for cols, _ in self.parts)
+        return on_columns(dict(zip(columns, parameters.values(), strict=True)))
+
     def resolve(self, X, name: str = "X") -> Kernel:
         return self._map(lambda cols, k: k.resolve(self._take(X, cols), name))
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import Array, Interval, Labels, Moments, Rows, Saveable, arrays, checks, solves
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import Order, how_often
-from ..core.parameters import auto, check_parameters, flag, optional, positive
+from ..core.parameters import Estimator, auto, check_parameters, flag, optional, positive
 from ..core.summary import Block, Line, Summary
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding, as_embedding
@@ -69,7 +69,7 @@ class ConditionalOperator(Saveable):
 @by_blocks("predict", "predict_interval", "predict_quantile")
 @doors("fit", "at", "apply", "predict", "predict_interval", "predict_quantile")
 @dataclass(eq=False, repr=False)
-class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin, BaseEstimator):
+class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin, Estimator):
     """μ_{Y|x} = Σ_i w_i(x) k(y_i, ·), w(x) = (K_X + nλI)⁻¹ k_X(x).
 
     In coordinates w(x) = Φ(ΦᵀΦ + nλI)⁻¹φ(x), and the operator is E = ΨᵀΦ(ΦᵀΦ + nλI)⁻¹. With an
