@@ -116,10 +116,10 @@ def test_options_have_names_too():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("nope", "Invalid parameter 'nope' for estimator ConditionalEmbedding"),
-        ("nope__lengthscale", "Invalid parameter 'nope' for estimator ConditionalEmbedding"),
+        ("nope", r"the parameter of ConditionalEmbedding\(.*\) is 'nope'; .*'kernel_x'"),
+        ("nope__lengthscale", r"the parameter of ConditionalEmbedding\(.*\) is 'nope'"),
         ("kernel_x__nope", r"the parameter of Gaussian\(.*\) is 'nope'; .*'lengthscale'"),
-        ("kernel_x__nope__lengthscale", "the parameter of Gaussian.* is 'nope__lengthscale'"),
+        ("kernel_x__nope__lengthscale", r"the parameter of Gaussian\(.*\) is 'nope'"),
         ("kernel_x__lengthscale__nope", "lengthscale is 1.0; what has a nope is needed"),
         ("kernel_y__lengthscale", "kernel_y is 'gaussian'; what has a lengthscale is needed"),
         ("features__tol", "features is None; what has a tol is needed for features__tol"),
@@ -133,11 +133,13 @@ def test_unknown_names_are_refused(name, message):
 
 
 def test_bad_values_are_refused():
-    model = km.ConditionalEmbedding(kernel_x=km.Gaussian(1.0) + km.Delta())
+    kernel = km.Gaussian(1.0) + km.on_columns({0: km.Delta()})
+    model = km.ConditionalEmbedding(kernel_x=kernel)
     with pytest.raises(ValueError, match="lengthscale is -1"):
         model.set_params(kernel_x__left__lengthscale=-1)
-    with pytest.raises(ValueError, match="right is 'delta'; a Kernel is needed"):
-        model.set_params(kernel_x__right="delta")
+    with pytest.raises(ValueError, match="kernel is 'nope'; it must be one of"):
+        model.set_params(kernel_x__right__0="nope")
+    assert model.kernel_x is kernel
 
 
 def test_a_gram_matrix_is_not_copied():

@@ -117,7 +117,7 @@ class Value(Saveable):
         parts = ((k, v.get_params()) for k, v in own.items() if deep and isinstance(v, Value))
         return own | {f"{k}__{inner}": v for k, held in parts for inner, v in held.items()}
 
-    def with_params(self, **changes: Any) -> Self:
+    def with_params(self: Any, **changes: Any) -> Any:
         """Another with some parameters changed, under the names of `get_params`.
 
         Raises
@@ -131,17 +131,10 @@ class Value(Saveable):
         >>> (km.Linear() * km.Gaussian(2.0)).with_params(right__lengthscale=3.0)
         Linear(offset=0.0) * Gaussian(lengthscale=3.0, columnwise=False)
         """
-        known = self._own()
-        changes = _of_values(known, changes)
-        for name in changes:
-            check_choice(name, f"the parameter of {self!r}", known)
-        return self._changed(known | changes)
+        return replace(self, **with_values(self, changes))
 
     def _own(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)} if is_dataclass(self) else {}
-
-    def _changed(self: Any, parameters: dict[str, Any]) -> Any:
-        return replace(self, **parameters)
 
     def __sklearn_clone__(self) -> Self:
         return self
@@ -155,17 +148,19 @@ class Estimator(Saveable, BaseEstimator):
 
         A kernel is replaced by another: the one given stays as it is.
         """
-        return super().set_params(**_of_values(self.get_params(deep=False), params))
+        return super().set_params(**with_values(self, params))
 
 
-def _of_values(known: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def with_values(holder: Any, changes: dict[str, Any]) -> dict[str, Any]:
     """Changes of what values hold as the values that they make."""
+    known = holder.get_params(deep=False)
     for key in sorted(changes):  # values themselves before what they hold
         name, _, inner = key.partition("__")
-        value = changes.get(name, known.get(name))
+        check_choice(name, f"the parameter of {holder!r}", known)
+        value = changes.get(name, known[name])
         if inner and isinstance(value, Value):
             changes[name] = value.with_params(**{inner: changes.pop(key)})
-        elif inner and name in known and not hasattr(value, "set_params"):
+        elif inner and not hasattr(value, "set_params"):
             raise ValueError(f"{name} is {value!r}; what has a {inner} is needed for {key}")
     return changes
 

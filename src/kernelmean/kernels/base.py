@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..core import Array, arrays, checks
-from ..core.parameters import Value, needed
+from ..core.parameters import Value
 
 __all__ = ["Kernel"]
 
@@ -263,10 +263,6 @@ class _Pair(Kernel):
     left: Kernel
     right: Kernel
     _join: ClassVar[Callable]  # of the values of both
-
-    def __post_init__(self) -> None:
-        for name, part in self._own().items():
-            needed("a Kernel", lambda value: isinstance(value, Kernel))(part, name)
 
     def resolve(self, X, name: str = "X") -> Kernel:
         return replace(self, left=self.left.resolve(X, name), right=self.right.resolve(X, name))

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..core import Array, arrays, checks
 from ..core.moments import canonical_order, evenly
+from ..core.parameters import with_values
 from ..core.saving import is_sklearn_kernel
 from .base import NAMED, TUNED, Kernel
 from .radial import MEDIAN_ROWS, Gaussian, Matern, _Radial
@@ -29,9 +30,9 @@ class OnColumns(Kernel):
     def _own(self) -> dict[str, Kernel]:
         return {",".join(map(str, cols)): k for cols, k in self.parts}
 
-    def _changed(self, parameters: dict[str, Any]) -> OnColumns:
-        columns = (cols for cols, _ in self.parts)
-        return on_columns(dict(zip(columns, parameters.values(), strict=True)))
+    def with_params(self, **changes: Any) -> OnColumns:
+        kernels = (self._own() | with_values(self, changes)).values()
+        return on_columns(dict(zip((cols for cols, _ in self.parts), kernels, strict=True)))
 
     def resolve(self, X, name: str = "X") -> Kernel:
         return self._map(lambda cols, k: k.resolve(self._take(X, cols), name))
