@@ -179,6 +179,14 @@ class TestLaws:
         low, high = it.quantile(0.159), it.quantile(0.841)
         assert_allclose(told[~some], (high - low)[~some] / 2, rtol=1e-6, atol=1e-9)
 
+    @pytest.mark.parametrize("index", [slice(1, 1), [], "none"], ids=str)
+    def test_none_of_them_are_refused(self, law, index):
+        it, m, _ = law
+        index = np.zeros(m, dtype=bool) if index == "none" else index
+        with pytest.raises(ValueError, match=f"the index picks none of the {m} laws; one at least"):
+            it[index]
+        assert len(it[1:2]) == len(it[np.arange(m) == 1]) == 1
+
     def test_interval(self, law):
         it, m, d = law
         found = it.interval(0.9)

@@ -39,11 +39,12 @@ class Labels(Saveable):
         """What is saved: an index may hold anything, and stays behind."""
         return {"columns": self.columns}
 
-    def at(self, rows, n: int | None = None) -> Labels:
-        """Of some of n rows; a single one has no index, nor have rows that it does not number."""
-        fits = self.index is not None and n in (None, len(self.index))
-        some = fits and np.ndim(self.index[rows]) == 1
-        return Labels(self.columns, self.index[rows] if some else None)
+    def at(self, rows, n: int) -> Labels:
+        """Of some of n laws; a single one has no index, nor have those that it does not number."""
+        if not np.arange(n)[rows].size:
+            raise ValueError(f"the index picks none of the {n} laws; one at least is needed")
+        fits = self.index is not None and len(self.index) == n and np.ndim(self.index[rows]) == 1
+        return Labels(self.columns, self.index[rows] if fits else None)
 
     def of_columns(self, chosen: Sequence[int]) -> Labels:
         """Of some of the columns."""

@@ -164,7 +164,7 @@ class MeanEmbedding(Scored, WeightedPoints):
 
     def __getitem__(self, index) -> MeanEmbedding:
         m = super().__getitem__(index)
-        m._labels = self._labels.at(index)
+        m._labels = self._labels.at(index, len(self))
         m._extrapolated = None if self._extrapolated is None else self._extrapolated[index]
         return m
 
