@@ -1523,6 +1523,13 @@ class TestOddPairs:
         model = km.KernelBayes(rule="density").fit(Z + 0.3 * rng.normal(size=(30, 2)), Z)
         assert_allclose(model.posterior(Z[:3]).density(Z[:2] + 1e6), 0.0, atol=1e-12)
 
+    def test_constant_latents_are_named(self, rng):
+        Z = np.column_stack([rng.normal(size=30), np.ones(30), rng.normal(size=30)])
+        with pytest.raises(
+            ValueError, match=r"^Z: columns \[1\] are constant; rule='density' needs"
+        ):
+            km.KernelBayes(rule="density").fit(Z[:, :1], Z)
+
     def test_the_density_far_from_all_pairs_is_that_of_the_last_place_near(self, rng):
         pd = pytest.importorskip("pandas")
         Z = rng.normal(size=(60, 1))

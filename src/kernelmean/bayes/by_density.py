@@ -23,6 +23,8 @@ NOTHING = 1e-200  # a ratio that is zero, where a law has to be divided by somet
 @stage("density")
 def density_of(asked: Any, X, Z) -> ConditionalDensity:
     """q, by the kernel of X, λ and features that are asked for."""
+    if still := np.flatnonzero(arrays.to_numpy(arrays.still(asked.points_))).tolist():
+        raise ValueError(f"Z: columns {still} are constant; rule='density' needs them to vary")
     tune = "auto" if isinstance(asked.kernel_x, str) else asked.tune_lengthscale
     anywhere = asked.ratio is None or callable(asked.ratio) or isinstance(asked.ratio, DensityRatio)
     return ConditionalDensity(
