@@ -65,6 +65,8 @@ def test_it_says_so(differing):
     _, model = differing
     text = str(model.summary())
     assert "of t go with c" in text
+    table = model.summary().table["value"]
+    assert table["Kernel on the regressors", "slopes"] == ["c"]
     assert "one slope" not in text
     assert "better than 2SLS by" in text
 

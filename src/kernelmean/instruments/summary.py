@@ -70,7 +70,7 @@ def _kernels(fit: StructuralFit) -> list[Block]:
         of_x.append(Line("values of the instruments", k, text))
     if fit.draft.crossed:
         text = f"of {', '.join(fit.roles.x)} go with {', '.join(fit.differs_along)}"
-        of_x.append(Line("slopes", fit.draft.trend, text))
+        of_x.append(Line("slopes", fit.differs_along, text))
     if fit.bent < 1.0:
         text = f"{fit.bent:.2g} of the way from two-stage least squares to what bends"
         of_x.append(Line("share of the bend", fit.bent, text))
