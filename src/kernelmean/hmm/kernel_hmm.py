@@ -209,8 +209,7 @@ class KernelHMM(ChainEstimator):
         check_parameters(self)
         em = as_em(self.em).filled(**DEFAULTS)
         asked = em, self.refine, self.bandwidth, self.reg, self.verbose, self.n_components
-        by_rule = self.inference == "kbr"
-        return Plan(self.kernel, self.features, *asked, by_rule, self.random_state)
+        return Plan(self.kernel, self.features, *asked, self.inference == "kbr", self.random_state)
 
     @property
     def order_(self) -> Order | None:
