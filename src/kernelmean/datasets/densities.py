@@ -13,14 +13,15 @@ from scipy.stats import multivariate_normal
 
 from ..core import checks
 from ..core.arrays import as_columns
+from .tables import Dataset
 
 __all__ = ["DensityData", "make_conditional_density", "make_triangle"]
 
 TRIANGLE = ((-1.0, -1.0, 0.0), (-1.0, 1.0, 0.0), (1.0, 0.0, 0.0))
 
 
-@dataclass(frozen=True)
-class DensityData:
+@dataclass(frozen=True, repr=False)
+class DensityData(Dataset):
     """A simulated pair of variables, and the density of one given the other.
 
     Attributes

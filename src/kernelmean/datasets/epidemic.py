@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .tables import read_toml
+from .tables import Dataset, read_toml
 
 __all__ = ["Outbreak", "load_influenza", "simulate_sir"]
 
 
-@dataclass(frozen=True)
-class Outbreak:
+@dataclass(frozen=True, repr=False)
+class Outbreak(Dataset):
     """Daily counts of an epidemic.
 
     Attributes

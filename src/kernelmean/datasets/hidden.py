@@ -15,7 +15,7 @@ from sklearn.preprocessing import scale
 from ..chains import markov
 from ..core import arrays, checks
 from ..core.sequences import check_sequences
-from .tables import read_toml
+from .tables import Dataset, read_toml
 
 __all__ = ["HMMData", "HiddenMarkov", "load_mnist", "make_digit_hmm", "make_hmm"]
 
@@ -24,8 +24,8 @@ DESIGNS = {name: tuple(law.values()) for name, law in LAWS["designs"].items()}
 DIGITS = {int(states): tuple(law.values()) for states, law in LAWS["digits"].items()}
 
 
-@dataclass(frozen=True)
-class HMMData:
+@dataclass(frozen=True, repr=False)
+class HMMData(Dataset):
     """A simulated sequence of hidden states and of observations.
 
     Attributes
@@ -46,8 +46,8 @@ class HMMData:
     images: np.ndarray | None = None
 
 
-@dataclass(frozen=True)
-class HiddenMarkov:
+@dataclass(frozen=True, repr=False)
+class HiddenMarkov(Dataset):
     """P(x_{t+1} = j | x_t = i) = q_ij, y_t ~ p(· | x_t), and x_1 follows the stationary law of Q.
 
     Attributes

@@ -9,12 +9,13 @@ from scipy.special import ndtr
 
 from ..core.arrays import as_columns
 from ..core.checks import check_choice, check_count, generator
+from .tables import Dataset
 
 __all__ = ["IVData", "make_iv_demand", "make_iv_linear", "make_iv_sigmoid"]
 
 
-@dataclass(frozen=True)
-class IVData:
+@dataclass(frozen=True, repr=False)
+class IVData(Dataset):
     """A simulated instrumental-variable problem, y = h(x, c) + e with E[e | z, c] = 0.
 
     Attributes

@@ -13,6 +13,7 @@ from ..chains import markov
 from ..core import arrays, checks
 from ..core.moments import block_rows, row_blocks
 from ..core.sequences import check_sequences
+from .tables import Dataset
 
 __all__ = ["ScalarStateSpace", "StateSpaceData", "make_state_space"]
 
@@ -23,8 +24,8 @@ HALVINGS = 42  # of the bracket of a quantile
 SETTLED = 1e-14  # change of the stationary law at which its iteration ends
 
 
-@dataclass(frozen=True)
-class StateSpaceData:
+@dataclass(frozen=True, repr=False)
+class StateSpaceData(Dataset):
     """A simulated sequence of latent states and of observations.
 
     Attributes
@@ -42,8 +43,8 @@ class StateSpaceData:
     model: ScalarStateSpace
 
 
-@dataclass(frozen=True)
-class ScalarStateSpace:
+@dataclass(frozen=True, repr=False)
+class ScalarStateSpace(Dataset):
     """x_{t+1} = f(x_t) + σ ε_t, y_t ~ g(· | x_t), both one number; x_1 follows the stationary law.
 
     Filters are exact up to quadrature (about 1e-9): integrals over x are sums over equally spaced

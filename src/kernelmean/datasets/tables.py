@@ -2,8 +2,9 @@
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.resources import files
+from textwrap import shorten
 from typing import Any, TypeVar
 
 from ..core.checks import check_choice
@@ -15,8 +16,17 @@ __all__ += ["load_engel", "load_fulton_fish", "load_savings", "load_schooling", 
 T = TypeVar("T", bound="OutcomeTable")
 
 
-@dataclass(frozen=True)
-class OutcomeTable:
+class Dataset:
+    """A dataclass that is shown as a line for each field: its shape, or what is in it, in short."""
+
+    def __repr__(self: Any) -> str:
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        told = (shorten(f"{k}: {getattr(v, 'shape', v)!r}", 88) for k, v in values.items())
+        return "\n  ".join([type(self).__name__, *told])
+
+
+@dataclass(frozen=True, repr=False)
+class OutcomeTable(Dataset):
     """A real data set: an outcome and the columns it is looked at given.
 
     Attributes
@@ -50,7 +60,7 @@ class OutcomeTable:
         return self.frame[self.y]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class IVTable(OutcomeTable):
     """A real data set for instrumental-variable regression.
 

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..core.checks import as_vector, check_choice, check_count, check_positive, generator
+from .tables import Dataset
 
 __all__ = ["DYNAMICS", "StateSpace", "Trajectory", "make_hidden_angle", "make_rotation"]
 
 
-@dataclass(frozen=True)
-class StateSpace:
+@dataclass(frozen=True, repr=False)
+class StateSpace(Dataset):
     """z_{t+1} = f(z_t) + σ_z ε_t, x_t = g(z_t) + σ_x ζ_t, with standard normal ε and ζ.
 
     What filters that are given the truth need to know: extended and unscented Kalman filters, and
@@ -55,8 +56,8 @@ class StateSpace:
         return Trajectory(means + self.noise * rng.standard_normal(means.shape), Z, self)
 
 
-@dataclass(frozen=True)
-class Trajectory:
+@dataclass(frozen=True, repr=False)
+class Trajectory(Dataset):
     """A simulated sequence of states and observations.
 
     Attributes
