@@ -182,7 +182,7 @@ class SpaceAnswers(ChainEstimator):
         laws, unsure = self._laws_of(rows, course), np.flatnonzero(course.seen & ~rows.seen)
         Y = arrays.to_numpy(points_like(self, X, "X")[0])
         step = block_rows(self.emissions_.points.shape[0])
-        for some in np.split(unsure, range(step, len(unsure), step)):
+        for some in (unsure[part] for part in arrays.slices(len(unsure), step)):
             found[some] = cast(LineForecast, laws[some]).log_guarded(Y[some])
         return found
 
