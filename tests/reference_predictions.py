@@ -7,8 +7,8 @@ recorded anew, when answers are meant to change, by
 
 (cases named: only those are replaced, on the kind of machine that recorded the others).
 Without an answer here: what needs PyTorch (`Neural`,
-`DeepIV`, `MixtureDensityNetwork`) or the package `particles` (`particle_predict`). Only what
-`kernelmean` exports is used, so that the same file runs wherever things are inside.
+`DeepIV`, `MixtureDensityNetwork`). Only what `kernelmean` exports is used, so that the same file
+runs wherever things are inside.
 """
 
 from __future__ import annotations

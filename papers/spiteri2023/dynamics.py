@@ -11,7 +11,8 @@ from importlib.util import find_spec
 import numpy as np
 
 import kernelmean as km
-from kernelmean.comparators import AutoRegression, LaggedRidge, particle_predict
+from kernelmean.adapters.particles import as_particles_model
+from kernelmean.comparators import AutoRegression, LaggedRidge
 from kernelmean.datasets import StateSpaceData
 from kernelmean.statespace.particles import bootstrap, forecast_quantile
 
@@ -76,8 +77,7 @@ def forecasts(data: StateSpaceData, n: int, seed: int) -> Iterator[tuple[str, Fo
     yield TRUE, exact(law, X)
     yield "true law, particles", by_particles(law, X, seed)
     if find_spec("particles"):
-        mean = particle_predict(law, X, PARTICLES, random_state=seed)
-        yield PACKAGE, Forecasts(mean)
+        yield PACKAGE, by_package(law, X, seed)
     ours = km.KernelStateSpace(inference="kbr", random_state=seed)
     model, seconds = fitted(ours, train)
     yield "default, kbr", of_model(model, X, seconds)
@@ -119,6 +119,23 @@ def by_particles(law, X: np.ndarray, seed: int) -> Forecasts:
     found = bootstrap(law, X, seen, whole, PARTICLES, rng, keep=True)
     ends = forecast_quantile(law, found, TAILS, rng)
     return Forecasts(found.mean, found.loglik, (ends[:, 0], ends[:, 1]))
+
+
+def by_package(law, X: np.ndarray, seed: int) -> Forecasts:
+    """The same by the package `particles`."""
+    from particles import SMC
+    from particles.state_space_models import Bootstrap
+
+    np.random.seed(seed)  # noqa: NPY002 (it resamples by the global generator)
+    model = Bootstrap(ssm=as_particles_model(law, seed), data=X)
+    run = SMC(fk=model, N=PARTICLES, resampling="systematic", ESSrmin=0.5)
+    means, weights = [], np.full(PARTICLES, 1 / PARTICLES)
+    for _ in run:
+        # particles have moved; their weights are those before y_t, even again if resampled
+        moved = np.full(PARTICLES, 1 / PARTICLES) if run.rs_flag else weights
+        means.append(moved @ law.mean_emission(np.reshape(run.X, (PARTICLES, -1))))
+        weights = run.W
+    return Forecasts(np.array(means))
 
 
 def of_laws(laws: algorithm3.Laws, X: np.ndarray, seconds: float | None = None) -> Forecasts:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -239,7 +237,6 @@ def test_garch_checks_its_arguments():
 
 @pytest.mark.parametrize("design", ["linear", "bimodal", "volatility"])
 def test_particles_agree_with_the_exact_filter(design):
-    pytest.importorskip("particles")
     data = ds.make_state_space(design, 40, random_state=66)
     X, lengths = data.X.copy(), [25, 15]
     X[[3, 30]] = np.nan
@@ -253,17 +250,9 @@ def test_particles_agree_with_the_exact_filter(design):
 
 
 def test_particles_use_neither_the_global_state_nor_a_hidden_seed():
-    pytest.importorskip("particles")
     data = ds.make_state_space("linear", 20, random_state=67)
     before = np.random.get_state()[1].copy()
     a, b, c = (particle_predict(data.model, data.X, 50, random_state=s) for s in (1, 1, 2))
     assert_array_equal(np.random.get_state()[1], before)
     assert_array_equal(a, b)
     assert not np.array_equal(a, c)
-
-
-def test_particles_that_are_missing_are_asked_for(monkeypatch):
-    data = ds.make_state_space("linear", 5, random_state=68)
-    monkeypatch.setitem(sys.modules, "particles", None)
-    with pytest.raises(ImportError, match="particle_predict needs particles: pip install"):
-        particle_predict(data.model, data.X)

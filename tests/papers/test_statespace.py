@@ -127,14 +127,27 @@ def test_all_methods_are_judged_by_the_same_rows():
 
 
 def test_the_package_of_particles_where_it_is_installed(monkeypatch):
-    def known(law, X, count, random_state):
-        return X + random_state
+    def known(law, X, seed):
+        return dynamics.Forecasts(X + seed)
 
     monkeypatch.setattr(dynamics, "find_spec", "particles".startswith)
-    monkeypatch.setattr(dynamics, "particle_predict", known)
+    monkeypatch.setattr(dynamics, "by_package", known)
     data = dynamics.draw(40, "linear", 50, 10)
     found = dict(islice(dynamics.forecasts(data, 50, 7), 3))
     assert_allclose(found[dynamics.PACKAGE].mean, data.X + 7 + 10**6)
+
+
+@pytest.mark.slow
+def test_the_package_of_particles_agrees_with_ours():
+    pytest.importorskip("particles")
+    data = dynamics.draw(41, "linear", 30, 10)
+    runs = {
+        by: np.array([by(data.model, data.X, seed).mean for seed in range(12)])
+        for by in (dynamics.by_package, dynamics.by_particles)
+    }
+    (one, other), n = runs.values(), 12
+    error = np.sqrt((one.var(axis=0) + other.var(axis=0)) / (n - 1))
+    assert np.all(abs(one.mean(axis=0) - other.mean(axis=0)) <= 6 * error)
 
 
 def test_later_rows_are_forecast_from_all_rows_before_them():

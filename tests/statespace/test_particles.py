@@ -664,3 +664,9 @@ def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "particles.distributions", None)
     with pytest.raises(ImportError, match="pip install --no-deps particles"):
         as_particles_model(line())
+
+
+def test_the_package_that_is_missing_is_asked_for(monkeypatch):
+    monkeypatch.setitem(sys.modules, "particles", None)
+    with pytest.raises(ImportError, match="as_particles_model needs particles: pip install"):
+        as_particles_model(line())
