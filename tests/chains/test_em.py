@@ -123,13 +123,6 @@ class TestDensities:
         want = slow.emission_densities(X, X, gamma, density, left_out=same)
         assert_allclose(np.exp(Smoothing(X, k).log_densities(gamma)), want, rtol=1e-6)
 
-    def test_among_rows_the_others_have_no_weight(self, kernel, d, repeats):
-        X, gamma, (k, _) = rows_of(d, repeats), shares_of(24, 2), KERNELS[kernel]
-        used = np.arange(24) % 5 > 1
-        whole = Smoothing(X, k)
-        want = whole.log_densities(gamma * used[:, None])[used]
-        assert_allclose(whole.among(used).log_densities(gamma[used]), want, rtol=1e-9)
-
     def test_fractions_of_rows_count_as_such(self, kernel, d, repeats):
         """Weights that are zero for a state leave its law to the others."""
         X, gamma, (k, density) = rows_of(d, repeats), shares_of(24, 2), KERNELS[kernel]

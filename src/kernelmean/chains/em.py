@@ -25,7 +25,6 @@ STEP = 2.0  # between two bandwidths
 WIDEST, NARROWEST = 2.0, 1 / 8  # bandwidths tried, relative to Silverman's
 STRETCHES = 20  # of rows, every other of which is held out
 MANY = 20_000  # rows from which on a single step is for all of them
-FAR = 30.0  # log-likelihood by which a way may be behind before it is looked into
 FEWEST = 2 * STRETCHES  # rows from which on a bandwidth is sought
 
 
@@ -254,23 +253,15 @@ class Refinement:
         """A climb from where one ended, at another bandwidth, say."""
         return self.climb(smoothing, c.gamma, c.chain, steps or self.max_iter)
 
-    def climb(
-        self, smoothing: AnySmoothing, gamma, chain: Chain, max_iter: int, least: float = -np.inf
-    ) -> Climb:
+    def climb(self, smoothing: AnySmoothing, gamma, chain: Chain, max_iter: int) -> Climb:
         """Laws and chain from γ, γ from these, until the mean log-likelihood settles.
 
         The emission laws are not the maximisers of a likelihood (that would be a sum of spikes) but
         embeddings, smoothed; with them an iteration can, rarely, lower the log-likelihood by a
         little. Before it does it ends. (In its first steps, away from a start that is no model yet,
-        it begins anew instead.) It does not go on from a log-likelihood of less than `least`.
+        it begins anew instead.)
         """
         rows, best = self.rows, None
-        apart = rows.gaps is None and not isinstance(self.kernel, Delta)  # no row says more
-        if apart and rows.used.sum() < rows.seen.sum():
-            half = replace(self, rows=replace(rows, seen=rows.used))
-            some = smoothing.among(rows.used[rows.seen])
-            found = half.climb(some, gamma, chain, max_iter, least)
-            return replace(found, logb=log_emissions(smoothing, rows, found.gamma))
         for i in range(max_iter):
             alpha, loglik, logb = expectation(smoothing, rows, gamma, chain)
             gain = np.inf if best is None else loglik.mean() - best.value
@@ -279,7 +270,7 @@ class Refinement:
             history = [*(best.history if best and gain > 0 else ()), float(loglik.mean())]
             settled = bool(gain < self.tol and i > FIRST_STEPS)
             best = Climb(gamma, chain, loglik, history, settled, logb)
-            if best.converged or i == max_iter - 1 or best.loglik.sum() < least:
+            if best.converged or i == max_iter - 1:
                 break
             along = chain.along(rows.inputs)
             gamma = smoothed(alpha, along, rows.sequences)
@@ -352,8 +343,7 @@ class Refinement:
             starts, steps = near.climbs, self.effort.more
         for used, start in zip(rows.halves(STRETCHES), starts, strict=True):
             half, there = replace(self, rows=replace(rows, used=used)), rows.seen & ~used
-            least = -np.inf if near is None else start.loglik.sum() - FAR
-            climbs.append(half.climb(smoothing, start.gamma, start.chain, steps, least))
+            climbs.append(half.climb(smoothing, start.gamma, start.chain, steps))
             loglik[there] = known(half.rows, climbs[-1])[1][there]
         return HeldOut(loglik, climbs)
 

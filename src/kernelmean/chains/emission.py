@@ -427,15 +427,6 @@ class Smoothing:
         other.guard_of = rule
         return other
 
-    def among(self, used: np.ndarray) -> Smoothing:
-        """Of some of the rows, (n,): densities where no other has weight, nor is asked for."""
-        other, number = copy(self), np.arange(len(self.points))[self.row][used]
-        if not isinstance(self.row, slice):
-            number, other.row = np.unique(number, return_inverse=True)
-        other.points, other.atom = self.points[number], self.atom[number]
-        other.coordinates, other._marginals = self.coordinates.among(number), {}
-        return other
-
     @property
     def bare(self) -> Smoothing:
         """Without the kernel: densities are the guards', times the share that these have."""
@@ -522,10 +513,6 @@ class SmoothingByState:
     def guarded(self, rule: GuardRule) -> SmoothingByState:
         """With another rule for the guards."""
         return replace(self, parts=tuple(part.guarded(rule) for part in self.parts))
-
-    def among(self, used: np.ndarray) -> SmoothingByState:
-        """As `Smoothing.among`."""
-        return replace(self, parts=tuple(part.among(used) for part in self.parts))
 
     def emissions(self, gamma: np.ndarray) -> EmissionsByState:
         """The laws given the probabilities of the states, (n, K)."""

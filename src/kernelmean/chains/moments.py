@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from operator import add
 from typing import Any
@@ -76,11 +76,6 @@ class Coordinates:
         if self.kept is not None:
             return self.kept[rows, :]
         return self.features.transform(self.points[rows, :])
-
-    def among(self, numbers: np.ndarray) -> Coordinates:
-        """Of some of the rows."""
-        kept = None if self.kept is None else arrays.take(self.kept, numbers, axis=0)
-        return replace(self, points=arrays.take(self.points, numbers, axis=0), kept=kept)
 
     def by_blocks(self, of: Callable[[slice, Array], Any]) -> list:
         """What `of` says of numbers of rows and their coordinates, block by block."""
@@ -154,12 +149,6 @@ class OwnCoordinates(Coordinates):
     """Rows by the kernel itself: `kept` is their Gram matrix, and weights say their own sum."""
 
     features: Any  # KernelSums
-
-    def among(self, numbers: np.ndarray) -> Coordinates:
-        """Of some of the rows."""
-        some = super().among(numbers)
-        sums = replace(self.features, points=some.points)
-        return replace(some, features=sums, kept=arrays.take(some.kept, numbers, axis=1))
 
     def gather(self, weights: np.ndarray) -> Array:
         """The weights, (n, k)."""

@@ -49,6 +49,7 @@ CONSTANT = 0.3  # C of the rule by a threshold
 SEARCHED = 4_000  # rows that bandwidths are compared on
 WIDE = 20  # columns up to which densities may be of these
 FEWEST = 100  # rows from which on it is asked of what densities are
+FAR = 30.0  # log-likelihood by which a way may be behind before it is looked into
 STARTED = 1_000  # rows that starts are compared on, and spaces where densities may be in several
 # what laws are shrunk towards, more and more: normal laws, and those of t with four degrees
 TOWARDS = {degrees: [Shrunken(share, degrees) for share in SHARES] for degrees in (None, 4.0)}
@@ -269,7 +270,7 @@ def searched(plan: Plan, draft: Draft, space: Variates | None, begun: list, limi
     back = replace(search, guard_of=whole)
     last = begun[::-2]  # half of the starts, with those of states that last
     climb = back.begun_on(few, last, bare=True)
-    if climb.loglik.sum() < found.climb.loglik.sum() - em.FAR:
+    if climb.loglik.sum() < found.climb.loglik.sum() - FAR:
         return found
     held = back.held_out(h, climb)
     normal = held.total

@@ -11,7 +11,6 @@ from ..core.sequences import firsts
 from .lines import CLEAR, SAME, Found, clear, normal
 
 SEARCHED = 2000  # rows that starts, bandwidths, guards and models are compared on
-AWAY = 0.1  # nats a row by which EM's starts may be behind, and still win
 DOUBT = 4.0  # standard errors by which states must be better that end where the rows did
 STATES, BOTH, ALONE = "states of the series", "states beside the backbone", "the backbone alone"
 PLAIN, NAIVE = "autoregression by AIC", "no change"
@@ -78,11 +77,6 @@ class Contest:
         line, mean = self.found.line, self.mean + held.mean(self.left)[self.at]
         loglik = held.loglik[self.at] + line.transform.slope(line.transform(self.Y))
         self._enter(name, loglik, self.Y - line.transform.mean(mean, line.cov))
-
-    @property
-    def hopeless(self) -> float:
-        """Mean log-likelihood of a start of EM that will not be better than the line alone."""
-        return -np.inf if self.by_errors else float(self.entries[ALONE][0].mean()) - AWAY
 
     def with_states(self, held: HeldOut) -> bool:
         """Whether states of the series are taken.

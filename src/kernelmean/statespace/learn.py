@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice, product
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -90,11 +90,11 @@ class Plan(drafts.Plan):
         by_errors = self.variates(draft) is not None
         contest = Contest(rows, left.rows, found, self.without_states(left), by_errors)
         if self.backbone == "auto" and inputs is None:
-            plain = self.states(draft, spaces, contest.hopeless)
-            if plain.held is not None and contest.with_states(plain.held):
+            plain = self.states(draft, spaces)
+            if contest.with_states(plain.found.held):
                 return replace(plain.fit(), rivals=contest.rivals)
         both = self.states(left, spaces, of=BOTH)
-        helps, other = contest.with_both(both.held), both.fit()
+        helps, other = contest.with_both(both.found.held), both.fit()
         other = other if helps else other.without_memory
         chain = other.chain
         far = chain.chain.startprob @ arrays.to_numpy(chain.emissions.mean())
@@ -149,17 +149,15 @@ class Plan(drafts.Plan):
             )
         return found
 
-    def states(self, draft: Draft, spaces, hopeless=-np.inf, of: str = STATES) -> Learner:
+    def states(self, draft: Draft, spaces, of: str = STATES) -> Learner:
         """Of the fewest dimensions, unless rows held out are clearly likelier with more."""
         tried: dict[int, float] = {}
-        rest = of, hopeless, tried
         n = draft.rows.stretches(SEARCHED)[1].seen.sum()
-        best, *more = [Learner(self, draft, space, known, *rest) for space, known in spaces]
+        best, *more = [Learner(self, draft, space, known, of, tried) for space, known in spaces]
         for one in [best, *more] if more else ():
-            if one.held is None:
-                continue
-            enough = bool(tried) and not clear(one.held.loglik - best.held.loglik)
-            tried[one.space.latent.nodes.shape[1]] = one.held.total / n
+            held = one.found.held
+            enough = bool(tried) and not clear(held.loglik - best.found.held.loglik)
+            tried[one.space.latent.nodes.shape[1]] = held.total / n
             if enough:
                 break
             best = one
@@ -207,8 +205,6 @@ class Learner:
         Transitions, where these are known.
     of : str
         What the states are of, for whoever looks at the progress.
-    hopeless : float
-        Mean log-likelihood of the best start, below which EM goes no further.
     tried : dict
         Log-likelihoods by dimension, where several are compared.
     """
@@ -218,7 +214,6 @@ class Learner:
     space: Space
     known: Chain | None
     of: str = STATES
-    hopeless: float = -np.inf
     tried: dict[int, float] = field(default_factory=dict)
 
     @cached_property
@@ -267,15 +262,10 @@ class Learner:
         best = min(fits, key=lambda fit: fit.loss)
         return self.by_em(best) if refine else self.by_moments(best)
 
-    @property
-    def held(self) -> Any:
-        """What EM on some rows says of those held out; None where it is hopeless."""
-        return self.found and self.found.held
-
     @cached_property
     @stage("states")
-    def found(self) -> drafts.Found | None:
-        """EM on some rows from all pairings of these; None where it is hopeless."""
+    def found(self) -> drafts.Found:
+        """EM on some rows from all pairings of these."""
         latent = self.space.latent
         guard = LinearGuard(latent.standard, self.guard[0] / len(latent.nodes))
         task = f"starts of EM, {self.of} (n_latent={latent.nodes.shape[1]})"
@@ -284,8 +274,6 @@ class Learner:
         few = self.draft.rows.stretches(SEARCHED)[1]
         starts = [(p.log_shares, p.chain) for p in self.pairings(few)]
         climb = search.best_start(search.smoothing(search.factor), starts)
-        if climb.value < self.hopeless:
-            return None
         factor, held = search.over_bandwidths(climb, search.factor)
         if search.searched:
             stronger = (replace(guard, strength=s * guard.strength) for s in STRONGER)
@@ -294,11 +282,10 @@ class Learner:
 
     def settled(self) -> tuple[Climb, Smoothing]:
         """EM at what was chosen, and a little of it on all rows."""
-        found = cast(drafts.Found, self.found)
-        search, begun = found.search, found.whole
+        search, begun = self.found.search, self.found.whole
         few = replace(search, max_iter=min(search.max_iter, ON_ALL))
         rows = in_space(self.draft.rows, self.variates)
-        climbed, smoothing = on_all(few, rows, begun, search.narrowed(found.factor))
+        climbed, smoothing = on_all(few, rows, begun, search.narrowed(self.found.factor))
         return replace(climbed, converged=begun.converged), smoothing
 
     def by_em(self, best: PairFit) -> Fit:
