@@ -359,8 +359,6 @@ def _posterior(prior, logb) -> tuple[np.ndarray, np.ndarray]:
     """Rows of prior·b/Σ prior·b, and the logarithm of the sum."""
     joint = prior * np.exp(logb)
     total = joint @ np.ones(joint.shape[1])
-    if total.min() > WEAK:
-        return joint / total[:, None], np.log(total)
     weak = total <= WEAK
     total[weak] = 1.0
     alpha, evidence = joint / total[:, None], np.log(total)
@@ -495,8 +493,6 @@ def _ratio(a, b) -> np.ndarray:
 def _normalised(rows, otherwise) -> np.ndarray:
     """Rows that sum to one; `otherwise` where they came to nothing."""
     total = rows @ np.ones(rows.shape[1])
-    if total.all():
-        return rows / total[:, None]
     lost = (total == 0)[:, None]
     return np.where(lost, otherwise, rows / np.where(lost, 1.0, total[:, None]))
 
@@ -562,12 +558,9 @@ def log_probability(states, logb, chain: Chain, sequences) -> np.ndarray:
 def _scores(prior, logb) -> np.ndarray:
     """Prior plus log-emission, the best being 0; the prior alone where nothing is possible."""
     scores = prior + logb
-    top = np.max(scores, axis=1, keepdims=True)
-    lost = np.isneginf(top)
-    if lost.any():
-        scores = np.where(lost, prior, scores)
-        top = np.max(scores, axis=1, keepdims=True)
-    return scores - top
+    lost = np.isneginf(np.max(scores, axis=1, keepdims=True))
+    scores = np.where(lost, prior, scores)
+    return scores - np.max(scores, axis=1, keepdims=True)
 
 
 def _max_plus(scores, log_moves) -> np.ndarray:
