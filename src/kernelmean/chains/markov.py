@@ -17,7 +17,7 @@ from scipy.linalg.blas import dtbsv
 from ..core.sequences import firsts
 
 SHORTEST = 32  # rows of the shortest block: one that has no time to forget has to be run twice
-LOOK = 16  # steps between two looks at whether a block that is run again has met its old states
+LOOK = 16  # steps after which a recursion row by row is normalised
 NEAR = 1e-12  # relative difference between states that are the same state
 WEAK = 1e-200  # evidence below which a product of probabilities may have lost some of them
 LARGE = 1e300  # largest ratio of probabilities: beyond it, their sums overflow
@@ -69,22 +69,27 @@ class Chain:
 # ------------------------------------------------------------ the engine
 
 
+def _same_row(a, b) -> np.ndarray:
+    """Equal up to 1e-12 of the row's largest entry."""
+    return np.max(np.abs(a - b), axis=1) <= NEAR * np.max(np.abs(b), axis=1)
+
+
 def sweep(
     step: Callable,
     inputs,
     first,
     sequences,
     *,
-    same: Callable | None = None,
+    same: Callable = _same_row,
 ) -> np.ndarray:
     """s_t = step(s_{t-1}, u_t) for all rows t, with s_{t-1} = `first` where a sequence begins.
 
     The rows are cut into about √n blocks, which are run side by side, each from the guess that
     its start is `first`. A block whose start turns out not to be the end of the block before it
-    is run again from there, as far as its states change, until every start is right. So the
-    result is that of the plain recursion; how soon it comes depends on how fast the recursion
-    forgets: usually in a second, short round; at worst, if it never does, in as many rounds as
-    there are blocks, which takes a few times as long as the plain recursion.
+    is run again from there, until every start is right. So the result is that of the plain
+    recursion; how soon it comes depends on how fast the recursion forgets: usually in a second
+    round; at worst, if it never does, in as many rounds as there are blocks, which takes a few
+    times as long as the plain recursion.
 
     Parameters
     ----------
@@ -98,8 +103,7 @@ def sweep(
     sequences : list of slice
         Rows of each sequence, in order (see `filtering.check_sequences`).
     same : callable, optional
-        Maps two arrays of states (B, m) to (B,): whether they are the same up to rounding. None
-        is a difference of 1e-12 of each state's largest entry.
+        Maps two arrays of states (B, m) to (B,): whether they are the same up to rounding.
 
     Returns
     -------
@@ -114,15 +118,14 @@ def sweep(
     >>> sweep(halve, np.ones((5, 1)), np.zeros(1), [slice(0, 3), slice(3, 5)])[:, 0]
     array([1.  , 1.5 , 1.75, 1.  , 1.5 ])
     """
-    same = _same_row if same is None else same
     first = np.asarray(first, dtype=float)
     n = len(inputs)
     begins, inputs = _side_by_side(firsts(sequences, n)), _side_by_side(np.asarray(inputs))
     length, blocks = begins.shape
-    states = np.full((length, blocks, first.size), np.nan)  # NaN is not the same as anything
+    states = np.empty((length, blocks, first.size))
     starts, stale = np.tile(first, (blocks, 1)), np.arange(blocks)
     for _ in range(blocks):  # one more block is right for good after each round
-        _run(step, inputs, begins, first, same, starts, states, stale)
+        _run(step, inputs, begins, first, starts, states, stale)
         ends = np.vstack([first, states[-1, :-1]])
         stale = np.flatnonzero(~same(starts, ends))
         if not stale.size:
@@ -131,22 +134,14 @@ def sweep(
     return states.swapaxes(0, 1).reshape(-1, first.size)[:n]
 
 
-def _run(step, inputs, begins, first, same, starts, states, stale) -> None:
-    """The states of some blocks from their starts on, until they meet those already there."""
+def _run(step, inputs, begins, first, starts, states, stale) -> None:
+    """The states of some blocks from their starts on."""
     state, anew = starts[stale], begins.any(axis=1)
     blocks = slice(None) if len(stale) == len(starts) else stale  # a slice is not copied
     for t in range(len(states)):
         if anew[t]:
             state = np.where(begins[t, blocks][:, None], first, state)
-        state = step(state, inputs[t, blocks])
-        if t % LOOK == LOOK - 1:
-            news = ~same(state, states[t, blocks])
-            if not news.all():
-                stale, state = stale[news], state[news]
-                blocks = stale
-            if not stale.size:
-                return
-        states[t, blocks] = state
+        states[t, blocks] = state = step(state, inputs[t, blocks])
 
 
 def _side_by_side(rows: np.ndarray) -> np.ndarray:
@@ -178,7 +173,7 @@ def carried(
     moves,
     first,
     sequences,
-    same: Callable | None = None,
+    same: Callable = _same_row,
     product: Callable = moved,
 ) -> np.ndarray:
     """The states that rows are met with: weigh(s_t, u_t) Q_t is the one at the next row.
@@ -204,11 +199,6 @@ def _into(moves) -> np.ndarray:
 def _at(moves, t: int | slice) -> np.ndarray:
     """Of the step out of row t."""
     return moves if moves.ndim == 2 else moves[t]
-
-
-def _same_row(a, b) -> np.ndarray:
-    """Equal up to 1e-12 of the row's largest entry."""
-    return np.max(np.abs(a - b), axis=1) <= NEAR * np.max(np.abs(b), axis=1)
 
 
 def _same_entries(a, b) -> np.ndarray:
