@@ -14,7 +14,6 @@ from ..core import arrays, checks
 
 CELLS = 4_000_000  # numbers in a block of rows of an n × n matrix
 LARGEST = 5000  # rows for which n × n systems are solved, and smoothers formed
-TINY = 1e-100  # weights and kernels below are taken as zero
 
 
 class DensityComparator(BaseEstimator):
@@ -120,15 +119,9 @@ def exponents(X: np.ndarray, Y: np.ndarray, bandwidth) -> np.ndarray:
 
 def gaussian(X: np.ndarray, Y: np.ndarray, bandwidth) -> np.ndarray:
     """exp(−½ Σ_c (x_c − y_c)²/γ_c²) of every pair of rows."""
-    return flushed(np.exp(exponents(X, Y, bandwidth)))
+    return np.exp(exponents(X, Y, bandwidth))
 
 
 def normal(X: np.ndarray, Y: np.ndarray, bandwidth: np.ndarray) -> np.ndarray:
     """N(x; y, diag γ²) of every pair of rows, with one γ per column."""
     return gaussian(X, Y, bandwidth) / np.prod(np.sqrt(2 * np.pi) * bandwidth)
-
-
-def flushed(A: np.ndarray) -> np.ndarray:
-    """Negligible numbers set to zero, in place: products of tiny ones are slow (subnormal)."""
-    A[A < TINY] = 0
-    return A

@@ -8,7 +8,7 @@ from scipy.special import logsumexp, softmax
 from ..core.checks import as_widths, warn_numerical
 from ..core.moments import evenly
 from ..kernels import median_lengthscale
-from .densities import Expansion, blocks, check_varying, exponents, flushed, normal
+from .densities import Expansion, blocks, check_varying, exponents, normal
 
 __all__ = ["KCDE"]
 
@@ -81,7 +81,7 @@ class KCDE(Expansion):
         self._x, self._y = X, Y
 
     def _coefficients(self, X) -> np.ndarray:
-        return flushed(softmax(exponents(X, self._x, self.bandwidth_x_), axis=1))
+        return softmax(exponents(X, self._x, self.bandwidth_x_), axis=1)
 
     def _functions(self, Y) -> np.ndarray:
         return normal(Y, self._y, self.bandwidth_y_)
@@ -126,7 +126,7 @@ def _weights_left_out(X: np.ndarray, rows: slice, gamma: np.ndarray) -> np.ndarr
     """Weights of all rows at some of them, which have none in their own."""
     E = exponents(X[rows], X, gamma)
     E[np.arange(len(E)), np.arange(len(X))[rows]] = -np.inf
-    return flushed(softmax(E, axis=1))
+    return softmax(E, axis=1)
 
 
 def _overlaps(W: np.ndarray, Y: np.ndarray, gamma: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ from sklearn.preprocessing import StandardScaler
 
 from ..core.checks import check_count, generator
 from ..core.solves import EigenGrid
-from .densities import Expansion, blocks, check_varying, exponents, flushed, gaussian, given, normal
+from .densities import Expansion, blocks, check_varying, exponents, gaussian, given, normal
 
 __all__ = ["LeastSquaresCDE"]
 
@@ -107,7 +107,7 @@ class LeastSquaresCDE(Expansion):
         with np.errstate(divide="ignore"):
             logs = np.log(self.coef_)
         E = exponents(self._scale_x.transform(X), self._u, np.array(self.bandwidth_))
-        return flushed(softmax(logs + E, axis=1))
+        return softmax(logs + E, axis=1)
 
     def _functions(self, Y) -> np.ndarray:
         width = np.full(self._v.shape[1], self.bandwidth_)
