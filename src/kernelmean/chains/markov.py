@@ -253,7 +253,8 @@ def _banded(u, moves, first, begins) -> np.ndarray:
     for start in range(0, n, length):
         rows = slice(start, start + length)
         if start:
-            x[start] += (_unit(x[start - 1]) @ _at(moves, start)) * u[start]
+            last = x[start - 1] / max(x[start - 1].sum(), 1 / HUGE)
+            x[start] += (last @ _at(moves, start)) * u[start]
         band, right = bands[rows].reshape(-1, 2 * K).T, x[rows].ravel()
         x[rows] = dtbsv(2 * K - 1, band, right, lower=1, diag=1).reshape(-1, K)
     return x
@@ -273,10 +274,6 @@ def _stepped(u, moves, first, begins, look: int = LOOK) -> np.ndarray:
             now[:] = now / total if (total := now.sum()) > 0 else first
         last = now
     return x
-
-
-def _unit(x) -> np.ndarray:
-    return x / max(x.sum(), 1 / HUGE)
 
 
 # ------------------------------------------------------------ filtering and smoothing

@@ -67,18 +67,12 @@ class SpectralFit:
                 f"n_components is {K}, but the kernel sees no row of X as like any other: there is "
                 "nothing to learn from (a Delta kernel is for values that are repeated)"
             )
-        B = observables(T, self.singular_values[:K])
+        # B(e_b) = T_{·b·}(U₁ᵀC₁₃U)⁻¹ for all b, U₁ᵀC₁₃U = diag σ; in exact moments
+        # B(θ) = (U₁ᵀO₁) diag(O₂ᵀUθ) (U₁ᵀO₁)⁻¹ (Lemma 3.3)
+        B = np.moveaxis(T, 1, 0) / self.singular_values[:K]
         R, self.mismatch = diagonaliser(B)
         UO = eigenvalues(R, B)
         self.embeddings, self.chain = U @ UO, chain_of(UO, U, moments)
-
-
-def observables(T: np.ndarray, sigma: np.ndarray) -> np.ndarray:
-    """B(e_b) = T_{·b·}(U₁ᵀC₁₃U)⁻¹ for all b, (K, K, K); U₁ᵀC₁₃U = diag σ.
-
-    In exact moments B(θ) = (U₁ᵀO₁) diag(O₂ᵀUθ) (U₁ᵀO₁)⁻¹ (Lemma 3.3).
-    """
-    return np.moveaxis(T, 1, 0) / sigma
 
 
 def chain_of(UO: np.ndarray, U: np.ndarray, moments: Moments) -> Chain:
