@@ -519,6 +519,58 @@ def effects(draws: int, first: int = 5000) -> None:
             table.row(design, s, n, *map(float, np.mean(found, axis=0)))
 
 
+# ---------------------------------------------------------------- clusters
+SHARED = ("within", "level", "mixed", "control", "assigned")  # what villages share beside noise
+SIZES = (15, 20), (40, 10), (100, 5), (30, 60)  # villages, and rows of each
+
+
+def villages(design: str, h: Callable, G: int, size: int, seed: int) -> tuple:
+    """x, y, z, c, labels and h + c/2: noise and confounding have parts of villages."""
+    rng = np.random.default_rng(seed)
+    label = np.repeat(np.arange(G), size)
+    a, b, c = rng.normal(size=(3, G))[:, label]
+    own, u, e = rng.normal(size=(3, G * size))
+    z = {"within": own, "control": 0.7 * own + 0.5 * b, "level": b, "assigned": np.sign(b)}
+    z = z.get(design, 0.7 * (own + b))
+    c = c if design == "control" else 0.0 * c
+    x = z + 0.5 * c + 0.7 * u + 0.5 * a
+    truth = h(x) + 0.5 * c
+    C = c[:, None] if design == "control" else None
+    return x[:, None], truth + a + 0.7 * u + 0.5 * e, z[:, None], C, label, truth
+
+
+def clusters(draws: int, first: int = 5000) -> None:
+    """Error of curves by the default over two-stage least squares', without and with clusters.
+
+    What 95% limits hold: of the mean slope, and of the curve at 20 rows at once.
+    """
+    from kernelmean.comparators import TwoStageLeastSquares
+
+    columns = "error", "slope", "band", "error_c", "slope_c", "band_c"
+    table = Table(f"noise of villages, {draws} draws", "design", "curve", "villages", *columns)
+    curves = {"line": (lambda x: x, np.ones_like), "abs": (np.abs, np.sign)}
+    for design, curve, (G, size) in product(SHARED, curves, SIZES):
+        found = []
+        for seed in range(first, first + draws):
+            h, slope = curves[curve]
+            X, y, Z, C, label, truth = villages(design, h, G, size, seed)
+            both = [A if C is None else np.hstack([A, C]) for A in (X, Z)]
+            line = TwoStageLeastSquares().fit(both[0], y, both[1]).predict(both[0])
+            row = [np.var(line - truth)]
+            for labels in (None, label):
+                model = km.KernelIV().fit(X, y, Z, C, labels)
+                mean = model.average_derivative(column=0)
+                at = np.argsort(X[:, 0])[np.linspace(0.05 * len(y), 0.95 * len(y), 20).astype(int)]
+                band = model.predict_interval(X[at], None if C is None else C[at])
+                holds = (band.lower <= truth[at]) & (truth[at] <= band.upper)
+                row += [np.var(model.predict(X, C) - truth)]
+                row += [mean.low <= slope(X[:, 0]).mean() <= mean.high, holds.all()]
+            found.append(row)
+        line, *ours = map(float, np.mean(found, axis=0))
+        ours[0], ours[3] = ours[0] / line, ours[3] / line
+        table.row(design, curve, f"{G} x {size}", *ours)
+
+
 # ---------------------------------------------------------------- few rows
 FEW_COLUMNS = "ours", "2SLS", "ratio", "mean", "mean"
 FEW = (12, 0), (12, 3), (20, 4), (30, 4), (45, 5), (18, 1), (25, 2)  # rows and controls
@@ -596,11 +648,13 @@ if __name__ == "__main__":
         slopes(draws=1)
         few_rows(draws=1)
         effects(draws=1)
+        clusters(draws=1)
     else:
         peers([300, 2000], draws=20)
         straight([300, 2000], draws=20)
         bands(draws=40)
         slopes(draws=20)
         effects(draws=20)
+        clusters(draws=20)
         compare("sigmoid", [1_000, 5_000, 20_000, 100_000, 1_000_000], dense_up_to=5_000)
         compare("demand", [1_000, 5_000, 20_000], dense_up_to=1_000, repeats=1)
