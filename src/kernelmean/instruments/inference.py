@@ -377,8 +377,8 @@ class StructuralInference:
         Z, both less their regression on (1, C); p is the rank of (1, C), and k what Z adds to it.
         The level holds with instruments of any strength where the effect is a straight line and,
         of several instruments, the noise as large whatever they are (Anderson and Rubin 1949).
-        With one, w, it is {θ : (wᵀu)² ≤ F quantile · Σw²e²}, e = (I − P)u: noise may grow with it,
-        and go together in clusters. Of the rows the model keeps, at most 10,000.
+        With one, w, it is {θ : (wᵀu)² ≤ F quantile · Σw²u²}: noise may grow with it, and go
+        together in clusters. Of the rows the model keeps, at most 10,000.
         """
         check_is_fitted(self)
         fit, level = self._fit, checks.check_level(level)
@@ -409,10 +409,9 @@ class StructuralInference:
             form = less.T @ less - (1.0 + bound) * left.T @ left
         else:
             U = orthonormal(unexplained(controls, Z)[0])[:, :1]
-            moved, noise = (U.T @ less)[0], summed(U * left, fit.clusters)
-            few = len(y) / spare if fit.clusters is None else 1.0
+            moved, noise = (U.T @ less)[0], summed(U * less, fit.clusters)
             free = spare if fit.clusters is None else fit.clusters.n - 1
-            form = np.outer(moved, moved) - fisher.ppf(level, 1, free) * few * noise.T @ noise
+            form = np.outer(moved, moved) - fisher.ppf(level, 1, free) * noise.T @ noise
         return AndersonRubin(roles.x[0], _not_above_zero(form), level)
 
     def endogeneity_test(self) -> Endogeneity:
