@@ -189,3 +189,14 @@ def test_intervals_of_a_binary_treatment_are_those_of_contrasts():
     found = iv.model_.contrast(np.ones((1, 1)), np.zeros((1, 1)))
     low, high = iv.effect_interval()
     assert_allclose([low[0], high[0]], [found.low[0], found.high[0]], rtol=1e-8)
+
+
+def test_groups_are_the_clusters_of_the_fit(data):
+    y, T, X, Z, _ = data
+    groups = np.arange(400) % 50
+    straight = {"kernel_x": "linear", "kernel_z": "linear"}
+    iv = KernelIVEffect(**straight).fit(y, T[:, 0], X, Z=Z[:, :1], groups=groups)
+    own = km.KernelIV(**straight).fit(T[:, :1], y, Z[:, :1], X, groups)
+    rows = KernelIVEffect(**straight).fit(y, T[:, 0], X, Z=Z[:, :1])
+    assert_array_equal(iv.model_.covariance_, own.covariance_)
+    assert not np.allclose(rows.model_.covariance_, own.covariance_, rtol=0.01)

@@ -261,6 +261,27 @@ def test_a_folder_that_cannot_be_written_is_known_before_the_fit(refused, csv, m
     assert "cannot write to /proc/x: /proc" in refused("iv", csv, *MARKET, "--out", "/proc/x")
 
 
+def test_rows_in_clusters(run, refused, market, tmp_path):
+    towns = market.assign(**{"the town": [f"town {i % 40}" for i in range(200)], "one": 1})
+    towns.to_csv(tmp_path / "towns.csv", index=False)
+    asked = ("iv", "towns.csv", *MARKET, "--kernel", "linear", "--clusters")
+    result = run(*asked, "the town")
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.stdout.split())
+    assert "clusters 40, within which noise may go together" in said
+    page = Path("kernelmean-iv/report.html").read_text(encoding="utf-8")
+    assert "robust to unequal variances and noise that goes together in clusters, as other" in page
+    assert km.load("kernelmean-iv/model.km").fit_.clusters.n == 40
+    (tmp_path / "kernelmean-iv" / "report.html").unlink()
+    assert "--clusters are all the same; at least two are needed" in refused(*asked, "one")
+    assert "no column 'two' (asked for by --clusters)" in refused(*asked, "two")
+    assert "--clusters is the town, one; a single column" in refused(*asked, "the town,one")
+    towns.loc[3, "the town"] = None
+    towns.to_csv(tmp_path / "towns.csv", index=False)
+    words = "--clusters has no label in 1 of 200 rows; each needs one"
+    assert words in refused(*asked, "the town")
+
+
 def test_two_samples_in_one_table(run, market, tmp_path):
     gaps = market.drop(columns="weekday").astype(float)
     gaps.loc[:119, "quantity"] = np.nan

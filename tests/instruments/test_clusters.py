@@ -8,7 +8,7 @@ from scipy.stats import f as fisher
 import kernelmean as km
 from kernelmean.core.checks import NumericalWarning
 from kernelmean.instruments import groups
-from kernelmean.instruments.clusters import Clusters
+from kernelmean.instruments.clusters import Clusters, error_of_mean
 from kernelmean.instruments.second_stage import (
     CONTROL,
     CausalLeaveClustersOut,
@@ -142,6 +142,58 @@ def test_clusters_left_out_are_refits_without_them(size):
             assert_allclose(controlled[k, own], causal[k, own] - V[own] @ slopes, rtol=1e-6)
 
 
+def test_rows_looked_at_stand_for_all_of_their_cluster():
+    rng = np.random.default_rng(11)
+    some = Clusters(np.arange(60) % 5, 5)
+    M, Phi = rng.normal(size=(2, 60, 6))
+    y, V = rng.normal(size=60), rng.normal(size=(60, 2))
+    stage = SecondStage(M.T @ M / 60, M.T @ y / 60, 2, 240, y @ y / 60)
+    M4, Phi4, y4, V4 = (np.tile(part, (4, *np.ones(part.ndim - 1, int))) for part in (M, Phi, y, V))
+    every = Clusters(np.tile(some.codes, 4), 5)
+    whole = CausalLeaveClustersOut(stage, Phi4, M4, y4, V4, every).errors([1e-3, 1.0])
+    for few, all_rows in zip(
+        CausalLeaveClustersOut(stage, Phi, M, y, V, some).errors([1e-3, 1.0]), whole, strict=True
+    ):
+        assert_allclose(few, all_rows[:, :60], rtol=1e-8)
+
+
+def test_more_rows_of_the_same_clusters_make_nothing_surer():
+    """Of more than 10,000 rows some are looked at, of as many clusters."""
+    IV2SLS = pytest.importorskip("linearmodels").IV2SLS
+    rng = np.random.default_rng(0)
+    label = np.repeat(np.arange(100), 250)
+
+    def shared():
+        return rng.normal(size=100)[label] + 0.3 * rng.normal(size=25_000)
+
+    z, v = shared(), shared()
+    iv = km.KernelIV("gaussian", trend=1, tune_lengthscale=False)
+    x = 0.3 * z + v
+    theirs = IV2SLS(v, np.ones((25_000, 1)), x, z).fit(cov_type="clustered", clusters=label)
+    strength = iv.fit(x[:, None], v, z[:, None], clusters=label).first_stage()
+    assert strength.linear == pytest.approx(theirs.first_stage.diagnostics["f.stat"], rel=0.05)
+    assert strength.f < 1.5 * strength.linear
+    x = z + 0.1 * v
+    iv.fit(x[:, None], 5.0 * np.abs(x) + 0.1 * v, z[:, None], clusters=label)
+    spread = error_of_mean(iv.derivative(x[:, None]), Clusters(label, 100))
+    assert iv.average_derivative().error == pytest.approx(spread, rel=0.1)
+
+
+@pytest.mark.slow
+def test_a_line_of_three_values_is_no_surer_than_shifts_of_all_rows():
+    rng = np.random.default_rng(0)
+    label = np.repeat(np.arange(60), 400)
+    shared = rng.normal(size=60)[label] + 0.3 * rng.normal(size=24_000)
+    v = rng.normal(size=60)[label]
+    x = np.digitize(shared + 0.5 * v + 0.3 * rng.normal(size=24_000), [-0.7, 0.7]).astype(float)
+    rows = x[:, None], x + v + 0.5 * rng.normal(size=24_000), shared[:, None]
+    line, shifts = (
+        km.KernelIV(kernel).fit(*rows, clusters=label).contrast([[1.0], [2.0]], [[0.0], [0.0]])
+        for kernel in ("gaussian", {"x0": "category"})
+    )
+    assert np.all(line.error >= shifts.error)
+
+
 def test_units_are_not_learned_by_heart():
     """A control of villages, and noise that they share: a curve along it is noise."""
     off = []
@@ -220,7 +272,12 @@ def test_labels_of_any_kind():
     frame = pd.DataFrame({"x": X[:, 0], "y": y, "z": Z[:, 0], "village": names[label]})
     found = [
         km.KernelIV("linear", "linear").fit(X, y, Z, clusters=c).covariance_
-        for c in (label, label.astype(float), frame.village, frame[["village"]], list(names[label]))
+        for c in (
+            *(label, label.astype(float), frame.village, frame[["village"]], list(names[label])),
+            *(pd.Series(label, dtype="Int64"), frame.village.astype("category")),
+            pd.MultiIndex.from_arrays([label // 7, label % 7]),
+            pd.Timestamp("2020-01-31") + pd.to_timedelta(label, unit="D"),
+        )
     ]
     by_name = km.KernelIV.from_formula(
         "y ~ [x ~ z]", frame, "village", kernel_x="linear", kernel_z="linear"
@@ -236,9 +293,18 @@ def test_refused_labels():
     iv = km.KernelIV("linear", "linear")
     with pytest.raises(ValueError, match=r"clusters has shape \(399,\); one label for each of the"):
         iv.fit(X, y, Z, clusters=label[:-1])
-    for gone in (np.nan, None):
+    pd = pytest.importorskip("pandas")
+    names = [f"v{k}" for k in label]
+    lacking = [
+        *(np.array([gone, *label[1:]], dtype=object) for gone in (np.nan, None, pd.NA, pd.NaT)),
+        *([gone, *names[1:]] for gone in (np.nan, None, pd.NA)),
+        *(pd.Series([None, *names[1:]], dtype=kind) for kind in ("string", "category", object)),
+        pd.Series([None, *label[1:]], dtype="Int64").to_frame(),
+        np.ma.masked_array(label, np.arange(400) == 0),
+    ]
+    for labels in lacking:
         with pytest.raises(ValueError, match="clusters has no label in 1 of 400 rows"):
-            iv.fit(X, y, Z, clusters=np.array([gone, *label[1:]], dtype=object))
+            iv.fit(X, y, Z, clusters=labels)
     with pytest.raises(ValueError, match="clusters are all the same"):
         iv.fit(X, y, Z, clusters=np.zeros(400))
     with pytest.warns(NumericalWarning, match="10 clusters: limits and p-values are for many"):

@@ -54,7 +54,7 @@ class KernelIVEffect(Saveable):
         self.parameters = parameters
         KernelIV(**parameters)  # refuses a name that is not one of its parameters
 
-    def fit(self, Y, T, X=None, *, Z=None, W=None) -> Self:
+    def fit(self, Y, T, X=None, *, Z=None, W=None, groups=None) -> Self:
         """Estimate the structural function.
 
         Parameters
@@ -69,13 +69,16 @@ class KernelIVEffect(Saveable):
             Instruments.
         W : array of shape (n, d_w), optional
             Controls, over which effects are averaged.
+        groups : array of shape (n,), optional
+            Labels of rows whose noise may go together: the `clusters` of `KernelIV`.
         """
         treatments = checks.as_points(T, "T")
         n = treatments.shape[0]
         features, controls = (_exogenous(part, name, n) for part, name in ((X, "X"), (W, "W")))
         C = np.hstack([features, controls])
         y = np.ravel(Y) if np.shape(Y) == (n, 1) else Y
-        model = KernelIV(**self.parameters).fit(treatments, y, Z, C if C.shape[1] else None)
+        rows = treatments, y, Z, C if C.shape[1] else None
+        model = KernelIV(**self.parameters).fit(*rows, clusters=groups)
         self.model_, self._shape = model, (np.shape(Y)[1:], np.shape(T)[1:])
         self._widths = treatments.shape[1], features.shape[1]
         self._names = checks.column_names(X)

@@ -23,24 +23,24 @@ class Clusters(Saveable):
     @classmethod
     def of(cls, given: Any, rows: int) -> Clusters:
         """By labels of rows, of any kind."""
-        labels = np.asarray(given)
+        labels = np.asarray(given, dtype=None if hasattr(given, "dtype") else object)
         if labels.shape not in ((rows,), (rows, 1)):
             raise ValueError(
                 f"clusters has shape {labels.shape}; one label for each of the {rows} rows of X is "
                 "needed"
             )
         labels = labels.ravel()
-        unknown = labels != labels
-        if hasattr(given, "isna"):
-            unknown = np.ravel(given.isna())
-        elif labels.dtype.kind == "O":
-            unknown = unknown | np.array([label is None for label in labels])
+        if labels.dtype.kind == "O":  # of pandas' NA it is neither true nor false that it is itself
+            known = [label is not None and str(label == label) == "True" for label in labels]
+            unknown, labels = ~np.array(known), np.array([str(label) for label in labels])
+        else:
+            unknown = labels != labels
+        unknown = unknown | np.ravel(np.ma.getmask(given))
         if unknown.any():
             raise ValueError(
                 f"clusters has no label in {unknown.sum()} of {rows} rows; each needs one"
             )
-        plain = labels.astype(str) if labels.dtype.kind == "O" else labels
-        values, codes = np.unique(plain, return_inverse=True)
+        values, codes = np.unique(labels, return_inverse=True)
         if len(values) < 2:
             raise ValueError("clusters are all the same; at least two are needed")
         if len(values) < FEW:
@@ -90,6 +90,11 @@ def without_own(hat: np.ndarray, errors: np.ndarray) -> np.ndarray:
     """(I − H)⁻¹e of clusters, (…, size, size) and (…, size)."""
     own = (1.0 + 1e-10) * np.eye(hat.shape[-1])
     return np.linalg.solve(own - hat, errors[..., None])[..., 0]
+
+
+def share_of(rows: int, n: int, clusters: Clusters | None) -> float:
+    """What share of all that tells is here: of n rows, or of clusters, by those with rows here."""
+    return rows / n if clusters is None else len(np.unique(clusters.codes)) / clusters.n
 
 
 def error_of_mean(terms: np.ndarray, clusters: Clusters | None) -> float:

@@ -16,7 +16,7 @@ from ..core.threads import doors
 from .basis import Basis
 from .bend import weighted_chi2
 from .choice import rows_of
-from .clusters import Clusters, error_of_mean, summed
+from .clusters import Clusters, error_of_mean, share_of, summed
 from .first_stage import jackknife_stage
 from .fit import StructuralFit
 from .groups import Group, Part
@@ -297,7 +297,7 @@ class StructuralInference:
         rows = self._slopes(points, column)
         values, few = arrays.to_numpy(rows @ fit.coef), rows.shape[0]
         n, clusters = (max(fit.sizes), fit.clusters) if X is None else (few, None)
-        spread = error_of_mean(values, clusters) ** 2 * few / n
+        spread = error_of_mean(values, clusters) ** 2 * share_of(few, n, clusters)
         name = f"average derivative in {names[checks.check_column(column, names)]}"
         mean = arrays.namespace(rows).mean(rows, axis=0)
         covariance = self._mean_covariance if X is None else fit.covariance
@@ -324,7 +324,8 @@ class StructuralInference:
         F = ((SSE₀ − SSE)/(df − df₀))/(SSE/(n − df)), ridge regressions of x_j on the instruments'
         coordinates with λ, df = tr(2H − H²); subscript 0 has Z frozen at its mean, so that C alone
         explains. At least one degree of freedom is counted. `linear` is that of a regression on the
-        instruments as they are. Where both are below 10, the estimate is biased and its confidence
+        instruments as they are, by the scores of clusters where there are some: F is less by as
+        much as these take from it. Where both are below 10, the estimate is biased and its confidence
         limits can be far too narrow (Staiger and Stock 1997). They look at
         the linear movement of X: a structural function that bends asks for more.
         """
@@ -346,7 +347,7 @@ class StructuralInference:
         share = gain / np.maximum(sse0, np.finfo(float).tiny)
         beside = np.column_stack([np.ones(len(X)), X[:, d:]])
         alone, line = (
-            np.array([robust_f(beside, Z[:, own], x, c) for x in targets.T]) * n / len(X)
+            np.array([robust_f(beside, Z[:, own], x, c) for x in targets.T]) / share_of(len(X), n, c)
             for c in (None, fit.clusters)
         )
         f *= np.minimum(line / np.maximum(alone, np.finfo(float).tiny), 1.0)

@@ -22,7 +22,7 @@ from ..regression.support import Support
 from .basis import Basis, Polynomial, joint
 from .bend import SQUARES, chance_of_plane, chance_of_squares
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
-from .clusters import joined
+from .clusters import joined, share_of
 from .columns import Roles
 from .first_stage import embed
 from .fit import StructuralFit
@@ -172,7 +172,8 @@ class Plan:
         """
         bases = Basis(shifts, Bare().fit(self.points[0], "linear")), carrier.bases[1]
         other = self.finish(self.fine(replace(carrier, trend=0, bases=bases)), self.few)
-        spread = other.sizes[1] / fit.sizes[1] * arrays.to_numpy(other.covariance)
+        share = share_of(other.sizes[1], fit.sizes[1], other.clusters)
+        spread = share * arrays.to_numpy(other.covariance)
         ends = [along(fit.sample[0], *column) for column in shifts.categories]
         rows, shifted = (
             np.vstack([A - A.mean(0) for A in map(basis.numbers, ends)])

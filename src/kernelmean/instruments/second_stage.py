@@ -160,6 +160,7 @@ class CausalLeaveClustersOut(CausalLeaveOneOut):
     """The same of h⁻ᵍ: rows of the cluster of row i are left out together.
 
     b⁻ᵍ = b − v, v = A⁻¹M_gᵀ(I − M_gA⁻¹M_gᵀ/m)⁻¹e_g/m = (A − M_gᵀM_g/m)⁻¹M_gᵀe_g/m, e = y − Mb.
+    Of m rows looked at: these stand for all of their cluster.
     """
 
     def __init__(self, stage: SecondStage, Phi, M, y, V, clusters: Clusters):
@@ -170,7 +171,7 @@ class CausalLeaveClustersOut(CausalLeaveOneOut):
 
     def errors(self, regs) -> tuple[Array, Array]:
         """y_i − M_iᵀb⁻ᵍ and y_i − h⁻ᵍ(x_i), a row for each ξ."""
-        D, m, p = arrays.to_numpy(self.stage.shrink(regs)), self.stage.m, len(self.start)
+        D, m, p = arrays.to_numpy(self.stage.shrink(regs)), len(self.u), len(self.start)
         b = arrays.to_numpy(self.stage.c) * D
         projected, causal = self.u - b @ self.MR.T, self.w - b @ self.XR.T
         held = np.linalg.inv(self.start)

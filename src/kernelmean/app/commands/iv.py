@@ -406,8 +406,10 @@ def strength(a: Analysis) -> list[Fact]:
     s: Any = a.strength
     told = zip(a.columns.x, s.partial_r2, s.linear, s.f, s.df, strict=True)
     what = "what the exogenous columns leave of its variance" if a.columns.c else "its variance"
+    together = "" if a.data.clusters is None else " and noise that goes together in clusters"
     for x, r2, f, curved, df in told:
-        counted = SAY("first_f", df=number(df, 2), weak=inference.WEAK, f=number(curved))
+        said = {"df": number(df, 2), "weak": inference.WEAK, "f": number(curved)}
+        counted = SAY("first_f", together=together, **said)
         rows += [(f"First-stage R² of {x}", number(r2), SAY("first_r2", what=what))]
         rows += [(f"First-stage F of {x}", number(f), counted)]
     return rows
