@@ -325,9 +325,9 @@ class StructuralInference:
         coordinates with λ, df = tr(2H − H²); subscript 0 has Z frozen at its mean, so that C alone
         explains. At least one degree of freedom is counted. `linear` is that of a regression on the
         instruments as they are, by the scores of clusters where there are some: F is less by as
-        much as these take from it. Where both are below 10, the estimate is biased and its confidence
-        limits can be far too narrow (Staiger and Stock 1997). They look at
-        the linear movement of X: a structural function that bends asks for more.
+        much as these take from it. Where both are below 10, the estimate is biased and its
+        confidence limits can be far too narrow (Staiger and Stock 1997). They look at the linear
+        movement of X: a structural function that bends asks for more.
         """
         check_is_fitted(self)
         fit = self._fit
@@ -347,8 +347,9 @@ class StructuralInference:
         share = gain / np.maximum(sse0, np.finfo(float).tiny)
         beside = np.column_stack([np.ones(len(X)), X[:, d:]])
         alone, line = (
-            np.array([robust_f(beside, Z[:, own], x, c) for x in targets.T]) / share_of(len(X), n, c)
-            for c in (None, fit.clusters)
+            np.array([robust_f(beside, Z[:, own], x, clusters) for x in targets.T])
+            / share_of(len(X), n, clusters)
+            for clusters in (None, fit.clusters)
         )
         f *= np.minimum(line / np.maximum(alone, np.finfo(float).tiny), 1.0)
         return Strength(list(fit.roles.x), share, f, np.full(d, extra), rows, line)
