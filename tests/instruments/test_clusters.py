@@ -157,6 +157,7 @@ def test_rows_looked_at_stand_for_all_of_their_cluster():
         assert_allclose(few, all_rows[:, :60], rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_more_rows_of_the_same_clusters_make_nothing_surer():
     """Of more than 10,000 rows some are looked at, of as many clusters."""
     IV2SLS = pytest.importorskip("linearmodels").IV2SLS
