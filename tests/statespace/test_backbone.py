@@ -258,6 +258,18 @@ def test_values_that_have_no_logarithm_are_refused():
         Transform.of("log", np.array([[-1.0], [2.0]]))
 
 
+@pytest.mark.parametrize(("name", "edge"), [("log", np.log(0.5)), ("sqrt", 0.0)])
+def test_what_is_below_the_range_goes_on_below_it(name, edge):
+    """Logarithms from that of the least row, roots from zero; the more below, the less."""
+    change = replace(Transform.of(name, np.array([[0.5], [2.0]])), least=np.array([0.5]))
+    Y = -np.linspace(0.0, 9.0, 50)[:, None]
+    with pytest.warns(km.NumericalWarning, match="forecasts stay above zero"):
+        Z = change.along(np.concatenate([[[1.7]], Y]))
+    assert Z[0] == change(np.array([[1.7]]))
+    assert Z[1] == pytest.approx(edge)
+    assert (np.diff(Z[1:, 0]) < 0).all()
+
+
 # ------------------------------------------------------------ the estimator
 
 
@@ -640,6 +652,46 @@ def test_logarithms_of_a_model_of_logarithms():
     assert_allclose(m.log_predictive(np.exp(z)), plain.log_predictive(z) - z[:, 0], atol=1e-6)
     median = m.predict_quantile(np.exp(z), 0.5)
     assert_allclose(median, np.exp(plain.predict_quantile(z, 0.5)), rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["log", "sqrt"])
+def test_rows_below_zero_are_answered_where_nobody_asked_for_a_transform(name, tmp_path):
+    """As a model of z answers for what they are taken for; asked for, they are refused."""
+    z = 0.6 * lfilter(
+        [1.0], [1.0, -0.8], np.random.default_rng(4).standard_normal((200, 1)), axis=0
+    )
+    z, back = (z, np.exp) if name == "log" else (abs(z + 2), lambda z: np.maximum(z, 0.0) ** 2)
+    options = km.Backbone(order=1, trend="c", difference=0)
+    X = back(z)
+    m = km.KernelStateSpace(backbone=options, em=QUICK).fit(X)
+    assert m.backbone_.transform.name == name
+    plain = km.KernelStateSpace(backbone=replace(options, transform=None), em=QUICK).fit(z)
+    Y, least = X.copy(), X.min()
+    Y[120], Y[150], z[150] = -3.0, np.nan, np.nan
+    Y[151] = -0.2  # after a gap
+    for t in (120, 151):
+        z[t] = np.log(least**2 / (least - Y[t])) if name == "log" else -np.sqrt(-Y[t])
+    m.save(tmp_path / "m")
+    with pytest.warns(km.NumericalWarning, match="X has the value -3; the backbone was fitted to"):
+        median, logs = m.predict_quantile(Y, 0.5), km.load(tmp_path / "m").log_predictive(Y)
+    assert_allclose(median, back(plain.predict_quantile(z, 0.5)), rtol=1e-6)
+    slopes = -z if name == "log" else -np.log(2 * abs(z))
+    assert_allclose(logs, plain.log_predictive(z) + np.nan_to_num(slopes[:, 0]), atol=1e-6)
+    asked = km.KernelStateSpace(backbone=replace(options, transform=name), em=QUICK).fit(X)
+    with pytest.raises(ValueError, match="X has the value -3; the backbone was fitted to"):
+        asked.predict(Y)
+
+
+def test_rows_below_zero_before_those_that_forms_are_compared_on(monkeypatch):
+    """A logarithm was taken for the last rows, and then refused those before."""
+    monkeypatch.setattr(lines, "COMPARED", 200)
+    shocks = np.random.default_rng(0).standard_normal((250, 1))
+    X = np.exp(lfilter([1.0], [1.0, -0.8], shocks, axis=0))
+    rows = np.ones(250, bool), [slice(0, 250)]
+    assert lines.search(km.Backbone(), X, *rows).line.transform.name == "log"
+    X[3] = -1.0
+    assert lines.search(km.Backbone(), X, *rows).line.transform.name is None
 
 
 def test_laws_of_two_logarithms_do_not_depend_on_those_beside():

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..chains.estimator import ChainEstimator, labels_ahead
-from ..chains.rows import Rows, inputs_like, points_like, rows_like
+from ..chains.rows import Rows, inputs_like, rows_like
 from ..core import Array, Interval, Labels, arrays, checks
 from ..core.moments import block_rows
 from ..core.threads import doors
@@ -180,10 +180,9 @@ class SpaceAnswers(ChainEstimator):
             return found
         found = found + np.where(course.seen, course.line.transform.slope(course.Z), 0.0)
         laws, unsure = self._laws_of(rows, course), np.flatnonzero(course.seen & ~rows.seen)
-        Y = arrays.to_numpy(points_like(self, X, "X")[0])
         step = block_rows(self.emissions_.points.shape[0])
         for some in (unsure[part] for part in arrays.slices(len(unsure), step)):
-            found[some] = cast(LineForecast, laws[some]).log_guarded(Y[some])
+            found[some] = cast(LineForecast, laws[some]).log_guarded(course.Z[some])
         return found
 
     def forecast(

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg.blas import dtbsv
 from scipy.linalg.lapack import dgesv
 
-from ..core import Saveable
+from ..core import Saveable, checks
 from .options import Backbone
 
 FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
@@ -136,11 +136,15 @@ class Transform(Saveable):
         c, 3/8 of the least positive value of a column where it has zeros: for counts Anscombe's.
     top : array of shape (d,)
         The largest z of each column, where it is a logarithm.
+    least : array of shape (d,) or None
+        m, the least row of training in each column, where nobody asked for the transform: rows
+        below its range are taken for −√−(y + c), and for log m²/(m − y).
     """
 
     name: str | None = None
     shift: np.ndarray | float = 0.0
     top: np.ndarray | float = np.inf
+    least: np.ndarray | None = None
 
     @classmethod
     def of(cls, name: str | None, Y: np.ndarray) -> Transform:
@@ -165,14 +169,25 @@ class Transform(Saveable):
         return np.where(np.isnan(z), -np.inf, z)
 
     def along(self, Y: np.ndarray) -> np.ndarray:
-        """z of new rows; those out of range are refused."""
+        """z of new rows; those out of range are refused, where the transform was asked for."""
         Z = self(Y)
-        if not np.isfinite(Z).all():
-            raise ValueError(
-                f"X has the value {Y.min():g}; the backbone was fitted to {self.name} X, which has "
-                "none of it"
-            )
-        return Z
+        within = np.isfinite(Z)
+        if within.all():
+            return Z
+        found = (
+            f"X has the value {Y.min():g}; the backbone was fitted to {self.name} X, which has "
+            "none of it"
+        )
+        if self.least is None:
+            raise ValueError(found)
+        checks.warn_numerical(
+            f"{found}: forecasts stay above zero, unlike those with transform=None"
+        )
+        if self.name == "log":
+            below = 2 * np.log(self.least) - np.log(self.least + abs(Y))
+        else:
+            below = -np.sqrt(abs(Y + self.shift))
+        return np.where(within, Z, below)
 
     def back(self, Z: np.ndarray) -> np.ndarray:
         """y."""
@@ -203,7 +218,7 @@ class Transform(Saveable):
             return np.zeros(len(Z))
         if self.name == "log":
             return -Z.sum(axis=1)
-        return -np.log(2 * np.maximum(Z, np.finfo(float).tiny)).sum(axis=1)
+        return -np.log(2 * np.maximum(abs(Z), np.finfo(float).tiny)).sum(axis=1)
 
 
 AS_IT_IS = Transform()

@@ -352,10 +352,14 @@ def search(options: Any, Y, seen, sequences, inputs=None, asked: bool = True) ->
         known = (inputs - centre) / units
     rows = Y, seen, sequences, known
     walk = Judged(Form(0, "n", 1), None, np.zeros(1))
-    chosen = compared(options, *recent(*rows)) or (None if asked else (walk, [walk]))
+    names = transforms(options, Y[seen])
+    chosen = compared(options, names, *recent(*rows)) or (None if asked else (walk, [walk]))
     found = chosen and Found(*chosen, options.trend != "n", *rows)
     if found and known is not None:
         found.line = found.line.with_inputs(centre, units)
+    if found and options.transform == "auto":
+        going_on = replace(found.line.transform, least=Y[seen].min(axis=0))
+        found.line = replace(found.line, transform=going_on)
     return found
 
 
@@ -366,9 +370,9 @@ def recent(Y, seen, sequences, inputs) -> tuple:
     return Y[start:], seen[start:], left, None if inputs is None else inputs[start:]
 
 
-def compared(options: Any, Y, seen, sequences, inputs) -> tuple[Judged, list[Judged]] | None:
+def compared(options: Any, names, Y, seen, sequences, inputs) -> tuple[Judged, list[Judged]] | None:
     """The autoregression, and the forms that are taken."""
-    every = [Series(Y, seen, sequences, inputs, name) for name in transforms(options, Y[seen])]
+    every = [Series(Y, seen, sequences, inputs, name) for name in names]
     fixed = options.order != "auto"
     p = options.order if fixed else every[0].longest(options.season or 0)
     burn = p + 1 + (options.season or 0)

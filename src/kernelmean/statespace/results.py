@@ -163,18 +163,19 @@ class LineForecast(ShiftedLaw, StateForecast):
     many = ENOUGH
     by_row = ("states", "shift", "extra")
 
-    def log_guarded(self, Y: np.ndarray) -> np.ndarray:
+    def log_guarded(self, Z: np.ndarray) -> np.ndarray:
         """log-density of each law at its own row, (n,), beside a share of a wide normal law.
 
-        As the guard of the states has it: never that of zero, however far the row.
+        `Z` are the rows, transformed. As the guard of the states has it: never that of zero,
+        however far the row.
         """
-        laws, widths, Z = self.embedding, self._widths(), self.transform(Y)
+        laws, widths = self.embedding, self._widths()
         each, p, off = self.chain.emissions, arrays.to_numpy(self.states), Z - self.shift
         means, stds = (arrays.to_numpy(one) for one in (each.mean(), each.std()))
         mean = p @ means
         wide = WIDE**2 * (p @ (stds**2 + means**2) - mean**2 + widths**2)
         far = (off - mean) ** 2 / wide + np.log(2 * np.pi * wide)
-        near, weights = np.empty(len(Y)), arrays.to_numpy(laws.weights)
+        near, weights = np.empty(len(Z)), arrays.to_numpy(laws.weights)
         for k, width in enumerate(map(one_or_each, widths)):
             heights = laws.kernel.smoothing(width).density_of(self._like(off[[k]]), laws.points)
             near[k] = (arrays.to_numpy(heights) @ weights[k])[0]
