@@ -64,22 +64,47 @@ def middle(y: Array, degree: int | None) -> float:
     return 0.0 if degree is None else float(np.mean(y))
 
 
-def stage2(M: Array, y: Array, xi: float, degree: int | None, d: int, m: int) -> Array:
-    """Ridge of y on M: an intercept is free, the d·degree slopes cost 1 (1/m per sample)."""
-    free = 0 if degree is None else 1
-    slopes = 0 if degree is None else d * degree
+def alone(columns: Array) -> Array:
+    """What a ridge of 1e-6 on the other columns leaves of each one's variance, and of itself."""
+    left = []
+    for j in range(columns.shape[1]):
+        own, rest = columns[:, j] - columns[:, j].mean(), np.delete(columns, j, axis=1)
+        rest = rest - rest.mean(0)
+        b = ridge(rest, own, np.full(rest.shape[1], 1e-6 * len(own)))
+        left.append(np.mean((own - rest @ b) ** 2) + 1e-6 * (1 + b @ b))
+    return np.array(left)
+
+
+def slope_costs(degree: int | None, d: int, Phi: Array | None) -> Array:
+    """Of the columns after an intercept: what is their own of lines, one of powers."""
+    costs = np.ones(0 if degree is None else d * degree)
+    if Phi is not None and d > 1 and len(costs):
+        costs[:d] = alone(Phi[:, 1 : 1 + d])
+    return costs
+
+
+def stage2(
+    M: Array, y: Array, xi: float, degree: int | None, d: int, m: int, Phi: Array | None = None
+) -> Array:
+    """Ridge of y on M: an intercept is free, the slopes cost what they are by themselves."""
+    free, costs = 0 if degree is None else 1, slope_costs(degree, d, Phi)
     penalties = np.full(M.shape[1], m * xi)
-    penalties[:free], penalties[free : free + slopes] = 0.0, 1.0
+    penalties[:free], penalties[free : free + len(costs)] = 0.0, costs
     return ridge(M, y, penalties)
 
 
-def causal_errors(Phi, M, y, xi: float, degree: int | None, d: int) -> Array:
-    """y_i − h⁻ⁱ(x_i): stage 2 refitted without row i, M being held fixed."""
-    m = len(y)
+def causal_errors(
+    Phi, M, y, xi: float, degree: int | None, d: int, known: Array | bool = True
+) -> Array:
+    """y_i − h⁻ⁱ(x_i): stage 2 refitted without row i, M being held fixed.
+
+    Slopes cost what is their own in the rows `known`, in Φ if True, or one each.
+    """
+    m, told = len(y), Phi if known is True else None if known is False else known
     errors = []
     for i in range(m):
         others = np.arange(m) != i
-        b = stage2(M[others], y[others], xi, degree, d, m)
+        b = stage2(M[others], y[others], xi, degree, d, m, told)
         errors.append(y[i] - Phi[i] @ b)
     return np.array(errors)
 
@@ -96,7 +121,7 @@ class Dense:
         self.M = left_out_embeddings(self.Theta, self.Phi, lam)
         self.middle = middle(y, degree)
         self.y, self.xi = y - self.middle, xi
-        self.b = stage2(self.M, self.y, xi, degree, self.d, len(y))
+        self.b = stage2(self.M, self.y, xi, degree, self.d, len(y), self.Phi)
 
     @property
     def trends(self) -> int:
@@ -118,11 +143,14 @@ class Dense:
         return float(np.mean(errors**2))
 
 
-def left_hand_side(M: Array, xi: float, degree: int | None, d: int) -> Array:
-    """A = MᵀM/m + penalties: nothing on an intercept, 1/m on slopes, ξ on the rest."""
+def left_hand_side(
+    M: Array, xi: float, degree: int | None, d: int, Phi: Array | None = None
+) -> Array:
+    """A = MᵀM/m + penalties: nothing on an intercept, cost/m on slopes, ξ on the rest."""
     penalties = np.full(M.shape[1], xi)
     if degree is not None:
-        penalties[0], penalties[1 : 1 + d * degree] = 0.0, 1.0 / len(M)
+        costs = slope_costs(degree, d, Phi)
+        penalties[0], penalties[1 : 1 + len(costs)] = 0.0, costs / len(M)
     return M.T @ M / len(M) + np.diag(penalties)
 
 

@@ -313,3 +313,19 @@ def test_refused_labels():
     da = pytest.importorskip("dask.array", reason="needs the extra `dask`")
     with pytest.raises(ValueError, match="clusters are given, but these rows are elsewhere"):
         iv.fit(da.from_array(X), da.from_array(y), da.from_array(Z), clusters=label)
+
+
+def test_shifts_of_units_leave_the_slope_of_least_squares():
+    """Held by the whole variance of x, of which units tell nearly all, the slope was half of it."""
+    rng = np.random.default_rng(14)
+    unit = np.repeat(np.arange(8), 40)
+    level = 10 * rng.normal(size=8)[unit]
+    z, u, e = rng.normal(size=(3, 320))
+    x = level + z + u
+    y = x - 2 * level + u + e
+    shifts = (unit[:, None] == np.arange(1, 8)).astype(float)
+    within = [v - np.bincount(unit, v)[unit] / 40 for v in (x, y, z)]
+    slope = within[2] @ within[1] / (within[2] @ within[0])
+    for form, C in (("linear", shifts), ({"*": "linear", 1: "category"}, unit[:, None])):
+        iv = km.KernelIV(form).fit(x[:, None], y, z[:, None], C)
+        assert iv.average_derivative(column=0).value == pytest.approx(slope, rel=0.1)

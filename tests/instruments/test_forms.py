@@ -310,7 +310,7 @@ def test_what_is_taken_can_be_said_beside_a_line(forms):
         assert_allclose(found(points) @ into, one(points), atol=1e-12)
 
 
-@pytest.mark.parametrize("seed", [15, 77])
+@pytest.mark.parametrize("seed", [17, 77])
 def test_a_line_goes_towards_categories(seed):
     z, u, w = np.random.default_rng(seed).normal(size=(3, 40))
     X, C = (z + u)[:, None], (np.arange(40) % 3.0)[:, None]

@@ -142,7 +142,7 @@ def test_coefficients_solve_the_penalised_normal_equations(degree):
     ((Phi, Theta, _, _),) = group.blocks()
     M = first.rows(Phi, Theta, own=True)
     middle = slow.middle(y, degree)
-    A = slow.left_hand_side(M, 1e-2, degree, 2)
+    A = slow.left_hand_side(M, 1e-2, degree, 2, Phi)
     textbook = np.linalg.solve(A, M.T @ (y - middle) / 40)
     textbook[0] += middle
     assert_allclose(iv.coef_, textbook, rtol=1e-7, atol=1e-9)
@@ -169,7 +169,7 @@ def test_folds_are_embedded_by_the_others(folds, degree):
         rest = np.r_[0:i, j:n]
         M[i:j] = Theta[i:j] @ slow.stage1(Theta[rest], Phi[rest], lam, len(rest))
     middle = slow.middle(y, degree)
-    b = slow.stage2(M, y - middle, xi, degree, 2, n)
+    b = slow.stage2(M, y - middle, xi, degree, 2, n, Phi)
     assert_allclose(iv.predict(X), Phi @ b + middle, rtol=1e-7, atol=1e-7)
     off = np.sum((Phi - M)[:, p:] ** 2, axis=1)
     assert iv.loss_stage1_ == pytest.approx(off.mean(), rel=1e-7)
@@ -247,12 +247,13 @@ class TestSamples:
         outcome = np.concatenate([y[:20], y[40:]])
         middle = slow.middle(outcome, degree)
         outcome = outcome - middle
-        b = slow.stage2(M, outcome, xi, degree, d, 40)
+        b = slow.stage2(M, outcome, xi, degree, d, 40, Phi[:20])
         assert_allclose(iv.predict(X[first]), Phi @ b + middle, rtol=1e-7, atol=1e-7)
         p = 0 if degree is None else 1 + d * degree
         loss1 = np.mean(np.sum((Phi - M1)[:, p:] ** 2, axis=1))
         assert iv.loss_stage1_ == pytest.approx(loss1, rel=1e-7)
-        errors = slow.causal_errors(np.vstack([Phi[:20], M[20:]]), M, outcome, xi, degree, d)
+        every = np.vstack([Phi[:20], M[20:]])
+        errors = slow.causal_errors(every, M, outcome, xi, degree, d, Phi[:20])
         assert iv.loss_stage2_ == pytest.approx(np.mean(errors[:20] ** 2), rel=1e-7)
         assert (iv.n_stage1_, iv.n_stage2_) == (40, 40)
 
@@ -274,7 +275,7 @@ class TestSamples:
         Theta, Phi = group.basis_z.transform(Z), group.basis_x.transform(X[:40])
         M = np.vstack([first.rows(Phi, Theta[:40], True)[:20], first.rows(None, Theta[40:], False)])
         middle = y[keep].mean()
-        b = slow.stage2(M, y[keep] - middle, 1e-2, 1, 2, 40)
+        b = slow.stage2(M, y[keep] - middle, 1e-2, 1, 2, 40, Phi[:20])
         assert_allclose(iv.predict(X[:40]), Phi @ b + middle, rtol=1e-6, atol=1e-6)
 
     def test_rows_without_regressors_have_no_part_in_stage_1(self):
@@ -590,7 +591,7 @@ def test_covariance_is_a_sum_over_rows_and_a_bias(degree, xi):
     group = fitted_group(X, y, Z, degree)
     ((Phi, Theta, _, _),) = group.blocks()
     M = first_stage.jackknife_stage([group], 1e-2)[0].rows(Phi, Theta, own=True)
-    A, b = slow.left_hand_side(M, xi, degree, 2), centred_coef(iv, y, degree)
+    A, b = slow.left_hand_side(M, xi, degree, 2, Phi), centred_coef(iv, y, degree)
     scores = [M[i] * (y[i] - Phi[i] @ iv.coef_) / 40 for i in range(40)]
     expected = slow.noise_covariance(A, scores)
     expected += slow.bias_covariance(A, b, xi, group.basis_x.trends)

@@ -218,7 +218,7 @@ def test_causal_loss_is_that_of_refits_and_of_the_stage(xi, degree):
         columns(degree, data()[0]).shape[1],
     )
     M = jack(Psi)
-    errors = slow.causal_errors(Psi, M, y, xi, degree, 2)
+    errors = slow.causal_errors(Psi, M, y, xi, degree, 2, known=False)
     assert value == pytest.approx(np.mean(errors**2), rel=1e-8)
     stage = second_stage.SecondStage(M.T @ M / 40, M.T @ y / 40, p, 40)
     loss = second_stage.CausalLeaveOneOut(stage, Psi, M, y)

@@ -13,6 +13,7 @@ from ..core.moments import block_rows, row_blocks
 from ..features.base import FeatureMap
 
 APART = 0.1  # of the identity, beside covariances of powers
+TOLD = 1e-6  # of a variance: columns that others tell wholly keep it
 LEVELS = 10  # different values of a column, and rows for each, that are few
 
 
@@ -224,22 +225,28 @@ class Basis(Saveable):
     def width(self) -> int:
         return self.trends + self.features.rank_
 
-    def held(self, columns: np.ndarray, trends: int | None = None) -> np.ndarray:
+    def held(self, columns, trends: int | None = None, known: bool = True) -> np.ndarray:
         """What δ multiplies: of powers alone, and of levels, the covariance of each column's.
 
         Powers are nearly collinear, and coefficients large where curves are not. A tenth of the
         identity keeps those of few values apart. Levels of few rows vary little, whichever is the
-        first.
+        first. Of slopes it is what the other columns do not tell of a column, 1/(S⁻¹)_jj: beside
+        the shifts of units, say, which tell nearly all of it. (One, where these are not `known`,
+        but embeddings stand for them.)
         """
         terms = self.polynomial.terms[:trends]
         one = np.eye(len(terms))
+        slopes = range(1, min(len(terms), self.polynomial.slopes))
+        if known and len(slopes) > 1:
+            told = np.cov(columns[:, slopes], rowvar=False, bias=True) + TOLD * np.eye(len(slopes))
+            one[slopes, slopes] = 1.0 / np.linalg.inv(told).diagonal()
         bare = not self.features.rank_ and self.trends > self.polynomial.slopes
         sizes = (4, 6) if bare else (6,)  # of two powers, and of two levels
         alike = [[a[:1] == b[:1] and len(a + b) in sizes for b in terms] for a in terms]
         if not np.any(alike):
             return one
         shared = np.cov(columns[:, : len(terms)], rowvar=False, bias=True)
-        return np.where(alike, (shared + APART * one) / (1.0 + APART), one)
+        return np.where(alike, (shared + APART * np.eye(len(terms))) / (1.0 + APART), one)
 
     def by_blocks(self, function: Callable, points) -> Array:
         """`function` of blocks of the points, whose coordinates fit in memory, put together."""

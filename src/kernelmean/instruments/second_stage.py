@@ -23,6 +23,7 @@ from .judges import OPTIMISM, Judged
 
 XI = np.logspace(-10, 1, 23)  # of the trace: what is chosen from
 CONTROL = 1e-3  # of a column's variance: what instruments explain wholly controls for nothing
+FREE = 10.0  # rows up to which exogenous columns are held by δ: others would take what it leaves
 CAUTION = 2.0  # in τ²: so that bands of the sigmoid design cover, on seeds 5000 to 5099
 
 
@@ -34,14 +35,19 @@ class SecondStage:
     eigendecomposition serves every ξ. (A_tt has δ = 1/m, times `held`, added beyond the constant.)
     """
 
-    def __init__(self, second, target, trends: int, m: int, power: float = np.nan, held=None):
+    def __init__(
+        self, second, target, trends: int, m: int, power: float = np.nan, held=None, free=()
+    ):
         """From MᵀM/m, Mᵀy/m, the number of trend columns, and yᵀy/m for the evidence.
 
-        `held` is the identity if not given.
+        `held` is the identity if not given; columns that are `free` are held by 10/m of it.
         """
         xp = arrays.namespace(second)
         self.held = np.eye(trends) if held is None else held
-        own = arrays.to_numpy(second[:trends, :trends]) + self.held * trend_penalty(trends, m)
+        share = np.ones(trends)
+        share[list(free)] = min(FREE / m, 1.0) ** 0.5
+        ridge = share[:, None] * self.held * share * trend_penalty(trends, m)
+        own = arrays.to_numpy(second[:trends, :trends]) + ridge
         self.inverse = arrays.like(np.linalg.inv(own), second)  # A_tt⁻¹
         B = self.inverse @ second[:trends, trends:]
         S = second[trends:, trends:] - second[trends:, :trends] @ B
@@ -272,8 +278,10 @@ class Equations:
 
     def solved(self, trends: int) -> tuple[SecondStage, CausalLeaveOneOut]:
         """Stage 2, for every ξ, and its causal loss."""
-        held = self.basis.held(arrays.to_numpy(self.Phi), trends)
-        stage = SecondStage(self.second, self.target, trends, self.m, self.power, held)
+        known = self.Phi is not self.M
+        held = self.basis.held(arrays.to_numpy(self.Phi), trends, known)
+        free = [k for k, told in enumerate(self.told[: max(trends - 1, 0)], 1) if told]
+        stage = SecondStage(self.second, self.target, trends, self.m, self.power, held, free)
         rows = self.Phi, self.M, self.y, self.V
         if self.clusters is None:
             return stage, CausalLeaveOneOut(stage, *rows)
