@@ -86,12 +86,6 @@ def summed(scores: np.ndarray, clusters: Clusters | None) -> np.ndarray:
     return scores if clusters is None else clusters.sums(scores)
 
 
-def without_own(hat: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """(I − H)⁻¹e of clusters, (…, size, size) and (…, size)."""
-    own = (1.0 + 1e-10) * np.eye(hat.shape[-1])
-    return np.linalg.solve(own - hat, errors[..., None])[..., 0]
-
-
 def share_of(rows: int, n: int, clusters: Clusters | None) -> float:
     """What share of all that tells is here: of n rows, or of clusters, by those with rows here."""
     return rows / n if clusters is None else len(np.unique(clusters.codes)) / clusters.n

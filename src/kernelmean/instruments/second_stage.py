@@ -16,12 +16,13 @@ from ..core.moments import accumulate
 from ..core.rows import put_together
 from .basis import trend_penalty
 from .bend import weighted_chi2
-from .clusters import Clusters, joined, without_own
+from .clusters import Clusters, joined
 from .first_stage import FirstStage, choose, quadratic
 from .groups import Group, as_they_are, merged
 from .judges import OPTIMISM, Judged
 
 XI = np.logspace(-10, 1, 23)  # of the trace: what is chosen from
+NEARLY = 1e-10  # of one: a cluster that decides what is fitted to it
 CONTROL = 1e-3  # of a column's variance: what instruments explain wholly controls for nothing
 FREE = 10.0  # rows up to which exogenous columns are held by δ: others would take what it leaves
 CAUTION = 2.0  # in τ²: so that bands of the sigmoid design cover, on seeds 5000 to 5099
@@ -190,7 +191,8 @@ class CausalLeaveClustersOut(CausalLeaveOneOut):
                 e = projected[k, rows]
                 if few:
                     MA = np.concatenate([M[..., :p] @ self.start, M[..., p:] * shrink], axis=2) / m
-                    v = np.swapaxes(MA, 1, 2) @ without_own(MA @ MT, e)[..., None]
+                    own = (1.0 + NEARLY) * np.eye(M.shape[1])
+                    v = np.swapaxes(MA, 1, 2) @ np.linalg.solve(own - MA @ MT, e[..., None])
                 else:
                     A = np.diag(np.append(np.zeros(p), 1.0 / shrink))
                     A[:p, :p] = held
