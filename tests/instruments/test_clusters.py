@@ -329,3 +329,23 @@ def test_shifts_of_units_leave_the_slope_of_least_squares():
     for form, C in (("linear", shifts), ({"*": "linear", 1: "category"}, unit[:, None])):
         iv = km.KernelIV(form).fit(x[:, None], y, z[:, None], C)
         assert iv.average_derivative(column=0).value == pytest.approx(slope, rel=0.1)
+
+
+@pytest.mark.slow
+def test_arrays_of_another_library_say_the_same():
+    torch = pytest.importorskip("torch")
+    X, y, Z, label = village(15, slope=np.abs)
+    one = km.KernelIV().fit(X, y, Z, clusters=label)
+    other = km.KernelIV().fit(*map(torch.as_tensor, (X, y, Z)), clusters=torch.as_tensor(label))
+    assert_allclose(other.predict(torch.as_tensor(X[:9])), one.predict(X[:9]), atol=1e-6)
+    assert other.average_derivative().error == pytest.approx(one.average_derivative().error, 1e-4)
+    assert other.endogeneity_test().p_value == pytest.approx(one.endogeneity_test().p_value, 1e-4)
+    assert_allclose(other.anderson_rubin().intervals, one.anderson_rubin().intervals, rtol=1e-6)
+
+
+def test_arrays_of_strict_libraries_say_the_same():
+    xp = pytest.importorskip("array_api_strict")
+    X, y, Z, label = village(15, slope=np.abs)
+    one = km.KernelIV().fit(X, y, Z, clusters=label)
+    other = km.KernelIV().fit(*map(xp.asarray, (X, y, Z)), clusters=label)
+    assert other.average_derivative().error == pytest.approx(one.average_derivative().error, 1e-4)

@@ -171,9 +171,10 @@ class CausalLeaveClustersOut(CausalLeaveOneOut):
     """
 
     def __init__(self, stage: SecondStage, Phi, M, y, V, clusters: Clusters):
-        Phi, M, y = map(arrays.to_numpy, (Phi, M, y))
         super().__init__(stage, Phi, M, y, V)
-        G, self.start = map(arrays.to_numpy, (stage.G, stage.inverse))
+        told = self.u, self.w, self.MR, self.XR
+        self.u, self.w, self.MR, self.XR = map(arrays.to_numpy, told)
+        G, self.start, Phi, M = map(arrays.to_numpy, (stage.G, stage.inverse, Phi, M))
         self.clusters, self.each, self.MG, self.XG = clusters, clusters.each, M @ G, Phi @ G
 
     def errors(self, regs) -> tuple[Array, Array]:
