@@ -195,6 +195,7 @@ def test_a_line_of_three_values_is_no_surer_than_shifts_of_all_rows():
     assert np.all(line.error >= shifts.error)
 
 
+@pytest.mark.slow
 def test_units_are_not_learned_by_heart():
     """A control of villages, and noise that they share: a curve along it is noise."""
     off = []
