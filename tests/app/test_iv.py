@@ -270,6 +270,7 @@ def test_rows_in_clusters(run, refused, market, tmp_path):
     said = " ".join(result.stdout.split())
     assert "clusters 40, within which noise may go together" in said
     page = Path("kernelmean-iv/report.html").read_text(encoding="utf-8")
+    assert "within the 40 values of <code>the town</code>" in page
     assert "robust to unequal variances and noise that goes together in clusters, as other" in page
     assert km.load("kernelmean-iv/model.km").fit_.clusters.n == 40
     (tmp_path / "kernelmean-iv" / "report.html").unlink()

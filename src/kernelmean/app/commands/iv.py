@@ -496,6 +496,9 @@ def headline(a: Analysis, column: str) -> str:
 def _design(a: Analysis) -> str:
     c = a.columns
     held = " " + SAY("held", c=names(c.c, code=True)) if c.c else ""
+    if (labels := a.data.clusters) is not None:
+        told = {"labels": names([str(labels.name)], code=True), "n": labels.nunique()}
+        held += " " + SAY("clustered", **told)
     x, z = names(c.x, code=True), names(c.z, code=True)
     return SAY("design", x=x, y=c.y, z=z, are="s are" if len(c.z) > 1 else " is", held=held)
 
