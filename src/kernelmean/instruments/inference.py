@@ -346,12 +346,11 @@ class StructuralInference:
         rows = rows_of(rest0 - rest) * n / len(X)
         share = gain / np.maximum(sse0, np.finfo(float).tiny)
         beside = np.column_stack([np.ones(len(X)), X[:, d:]])
-        alone, line = (
-            np.array([robust_f(beside, Z[:, own], x, clusters) for x in targets.T])
-            / share_of(len(X), n, clusters)
-            for clusters in (None, fit.clusters)
-        )
-        f *= np.minimum(line / np.maximum(alone, np.finfo(float).tiny), 1.0)
+        line = np.array([robust_f(beside, Z[:, own], x, fit.clusters) for x in targets.T])
+        line /= share_of(len(X), n, fit.clusters)
+        if fit.clusters is not None:
+            alone = np.array([robust_f(beside, Z[:, own], x) for x in targets.T]) * n / len(X)
+            f *= np.minimum(line / np.maximum(alone, np.finfo(float).tiny), 1.0)
         return Strength(list(fit.roles.x), share, f, np.full(d, extra), rows, line)
 
     @property

@@ -377,6 +377,8 @@ def regress(
 
 def clusters_of(learners: list[Group]) -> Clusters | None:
     """Those of the `complete_rows`."""
+    if learners[0].part.clusters is None:
+        return None
     complete = [g for g in learners if g.teaches] or learners
     return joined([g.part.few(SEARCH_ROWS // len(complete)).clusters for g in complete])
 
