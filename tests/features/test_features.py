@@ -15,6 +15,7 @@ from sklearn.gaussian_process import kernels as sk
 from sklearn.kernel_approximation import Nystroem as UniformNystroem
 
 import kernelmean as km
+from kernelmean.features.beside import Beside
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +25,20 @@ def cloud() -> np.ndarray:
 
 def maps() -> list:
     return [km.Nystroem(tol=1e-10), km.Exact(), km.RandomFourier(200)]
+
+
+def test_coordinates_beside_others_are_of_the_sum_of_kernels(cloud):
+    one, other = (
+        km.Nystroem(tol=1e-8).fit(cloud[:60], kernel=km.on_columns({(j,): km.Gaussian(s)}))
+        for j, s in ((0, 0.7), (1, 1.3))
+    )
+    both = Beside(one, other)
+    Phi, X = both.transform(cloud[:50]), cloud[:50]
+    assert_allclose(Phi @ Phi.T, one.kernel_(X, X) + other.kernel_(X, X), atol=1e-5)
+    assert_allclose(Phi @ Phi.T, both.kernel_(X, X), atol=1e-5)
+    for j, step in enumerate(1e-6 * np.eye(2)):
+        slopes = (both.transform(X + step) - both.transform(X - step)) / 2e-6
+        assert_allclose(both.derivative(X, j), slopes, atol=1e-5)
 
 
 # ------------------------------------------------------------------------------------ all maps

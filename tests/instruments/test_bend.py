@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chi2
 
 from kernelmean.instruments.basis import Polynomial
-from kernelmean.instruments.bend import chance_of_plane, chance_of_squares
+from kernelmean.instruments.bend import Plane, chance_of_plane, chance_of_squares
 
 N = 400
 
@@ -21,15 +21,17 @@ def columns(seed: int, spread: float = 0.0) -> tuple:
     x, e = z + v, (0.6 * v + 0.8 * w) * np.exp(spread * z)
     one = np.ones(N)
     plane = np.column_stack([one, x]), np.column_stack([one, z])
-    return plane, np.column_stack([z**2 + 1, z**3 + 3 * z]), x, e
+    return Plane.of(*plane), np.column_stack([z**2 + 1, z**3 + 3 * z]), x, e
 
 
-def test_chance_is_that_of_dense_chi_squares():
-    """The slope with a prior of variance σ²."""
-    (X, T), R, x, e = columns(0, 0.5)
+@pytest.mark.parametrize("held", [1.0 / N, 0.3])
+def test_chance_is_that_of_dense_chi_squares(held):
+    """The slope with a prior of variance σ², or held as curves beside a line are, by ξ."""
+    plane, R, x, e = columns(0, 0.5)
     y, regs = 1.0 + 2.0 * x + e, np.array([1e-3, 0.3])
-    found = chance_of_plane((X, T), R, y, regs)
-    cross = X.T @ T / N + np.diag([0.0, 1.0 / N])
+    X, T = plane.X, plane.T
+    found = chance_of_plane(Plane(X, T, np.array([0.0, held])), R, y, regs)
+    cross = X.T @ T / N + np.diag([0.0, held])
     rest = y - X @ np.linalg.solve(cross.T, T.T @ y / N)
     R = R - T @ np.linalg.solve(cross, X.T @ R / N)
     c, omega = R.T @ rest / N, sum(np.outer(r, r) * u**2 for r, u in zip(R, rest, strict=True)) / N
@@ -62,9 +64,9 @@ def test_a_bend_is_seen():
 
 
 def test_what_instruments_do_not_move_says_nothing():
-    (X, T), R, x, e = columns(0)
-    assert chance_of_plane((X, T), 0.0 * R, x + e, np.array([0.1])) == 1.0
-    assert chance_of_plane((X, T), R, 0.0 * x, np.array([0.1])) == 1.0
+    plane, R, x, e = columns(0)
+    assert chance_of_plane(plane, 0.0 * R, x + e, np.array([0.1])) == 1.0
+    assert chance_of_plane(plane, R, 0.0 * x, np.array([0.1])) == 1.0
 
 
 def test_squares_are_tested_alone_beside_all_else():
@@ -79,10 +81,13 @@ def test_squares_are_tested_alone_beside_all_else():
     e = y - Phi[:, rest] @ np.linalg.solve(cross.T, M[:, rest].T @ y / N)
     r = M[:, 3] - M[:, rest] @ np.linalg.solve(cross, Phi[:, rest].T @ M[:, 3] / N)
     p = chi2.sf((r @ e) ** 2 / (r**2 @ e**2), 1)
-    assert chance_of_squares(Phi, M, [3], y) == pytest.approx(50 * p**2, rel=1e-8)
+    whole = Plane.of(Phi[:, rest], M[:, rest])
+    aside = Plane.of(Phi[:, :3], M[:, :3]).beside((Phi[:, 4:], np.array([1 / N])))
+    for plane in (whole, aside):
+        assert chance_of_squares(plane, M[:, [3]], y) == pytest.approx(50 * p**2, rel=1e-8)
     assert p > 0.01
-    assert chance_of_squares(Phi, M, [3], y + x**2) < 1e-4
-    assert chance_of_squares(Phi, M, [], y) == 1.0
+    assert chance_of_squares(whole, M[:, [3]], y + x**2) < 1e-4
+    assert chance_of_squares(whole, M[:, []], y) == 1.0
 
 
 def test_squares_of_some_columns():

@@ -166,9 +166,24 @@ def test_a_line_goes_a_share_towards_what_bends(chance, lead, off, share):
     None where the line, which is the second, is taken as it is.
     """
     told = verdict([1.0, 1.2], [1.0, 1.0 + off], [lead, 0.0], [False, True])
-    found, bent = told.beside(1, chance)
+    found, bent = told.beside(1, chance, np.array([True, False]))
     assert found == (1 if share is None else 0)
     assert bent == pytest.approx(1.0 if share is None else share, abs=1e-12)
+
+
+def test_a_line_goes_only_to_what_bends():
+    told = verdict([1.0, 1.2, 1.0], [0.9, 1.1, 1.0], [0.0, 0.0, 0.0], [False, False, False])
+    assert told.beside(1, 1e-7, np.array([False, False, True]))[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("lead", "loss", "taken"), [(2.9, 0.9, 0), (3.1, 0.9, 1), (3.1, 1.1, 0), (-9.0, 0.4, 0)]
+)
+def test_of_lines_least_squares_unless_a_kernel_has_more_evidence(lead, loss, taken):
+    """Three units, and a projected loss that is no larger, whatever the causal losses."""
+    told = verdict([1.0, 9.0], [1.0, 9.0], [0.0, lead], [True, False])
+    told = replace(told, projected=np.array([[1.0, 1.0], [loss, loss]]))
+    assert told.likeliest(np.array([0, 1])) == taken
 
 
 @pytest.mark.slow
@@ -295,15 +310,16 @@ def test_strong_instruments_need_no_constant():
 
 
 @pytest.mark.parametrize(
-    ("bare", "balanced", "own", "band", "mean"),
+    ("bare", "line", "balanced", "own", "band", "mean"),
     [
-        (False, True, (5.0, 0.25), (5.0, 0.25), (2.0, 0.25)),
-        (True, True, (1.0, 1.5), (1.0, 10.0), (1.0, 0.25)),
-        (False, False, (1.0, 1.5), (1.0, 1.5), (1.0, 1.5)),
+        (False, False, True, (5.0, 0.25), (5.0, 0.25), (2.0, 0.25)),
+        (True, True, True, (1.0, 1.5), (1.0, 10.0), (1.0, 0.25)),
+        (False, True, True, (5.0, 0.25), (5.0, 10.0), (2.0, 0.25)),
+        (False, False, False, (1.0, 1.5), (1.0, 1.5), (1.0, 1.5)),
     ],
 )
 def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
-    bare, balanced, own, band, mean
+    bare, line, balanced, own, band, mean
 ):
     """V + B at the points is aV + bD, D = Σ w (h − taken)(h − taken)ᵀ by dense solves."""
     oracle, y = dense(1.0, 1)
@@ -311,7 +327,7 @@ def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
     regs, weights = np.array([1e-3, 0.1, 1.0]), np.array([0.3, 0.7, 1e-4])
     coef = rng.normal(size=width)
     basis = SimpleNamespace(numbers=lambda points: oracle.Phi)
-    draft = SimpleNamespace(bases=[basis], bare=bare)
+    draft = SimpleNamespace(bases=[basis], bare=bare, straight=lambda columns: line)
     tried = Tried(draft, np.inf, stage_of(oracle, y), regs, None)
     apart = (tried.values(oracle.X) - (oracle.Phi @ coef)[:, None]) * weights**0.5
     D = np.zeros((N, N))
@@ -322,8 +338,9 @@ def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
         )
         D += weight * np.outer(off, off)
     assert_allclose(apart @ apart.T, D, atol=1e-8)
-    choice = SimpleNamespace(points=oracle.X, apart=apart, gain=None)
-    fit = SimpleNamespace(basis=basis, draft=draft, coef=coef, covariance=np.eye(width))
+    choice = SimpleNamespace(points=oracle.X, apart=apart, gain=None, beside=True)
+    known = {"roles": SimpleNamespace(x=["x"]), "covariance": np.eye(width)}
+    fit = SimpleNamespace(basis=basis, draft=draft, coef=coef, **known)
     told = Choice.widened(choice, fit, balanced)
     for name, (a, b) in {"covariance": own, "band": band, "mean": mean}.items():
         expected = a * oracle.Phi @ oracle.Phi.T + b * D

@@ -197,15 +197,20 @@ def problem(degree: int | None, reg: float = 1e-2) -> tuple:
     return Psi, y - y.mean(), jack, penalty
 
 
+@pytest.mark.parametrize("blind", [True, False])
 @pytest.mark.parametrize("degree", [None, 0, 1, 2])
 @pytest.mark.parametrize("xi", [1e-4, 1e-2, 1.0])
-def test_causal_gradients(xi, degree):
+def test_causal_gradients(xi, degree, blind):
     Psi, y, jack, penalty = problem(degree)
     own = penalty(xi)
-    _, on_Psi, on_each = searching.causal_loss(Psi, y, own, jack)
-    directions(lambda P: searching.causal_loss(P, y, own, jack)[0], Psi, on_Psi)
+
+    def loss(P, penalty):
+        return searching.causal_loss(P, y, penalty, jack, blind)
+
+    _, on_Psi, on_each = loss(Psi, own)
+    directions(lambda P: loss(P, own)[0], Psi, on_Psi)
     turn = np.random.default_rng(40).normal(size=len(own)) * xi
-    up, down = (searching.causal_loss(Psi, y, own + f * turn, jack)[0] for f in (1e-5, -1e-5))
+    up, down = (loss(Psi, own + f * turn)[0] for f in (1e-5, -1e-5))
     assert on_each @ turn == pytest.approx((up - down) / 2e-5, rel=1e-4, abs=1e-8)
 
 
@@ -220,6 +225,9 @@ def test_causal_loss_is_that_of_refits_and_of_the_stage(xi, degree):
     M = jack(Psi)
     errors = slow.causal_errors(Psi, M, y, xi, degree, 2, known=False)
     assert value == pytest.approx(np.mean(errors**2), rel=1e-8)
+    projected = searching.causal_loss(Psi, y, penalty(xi), jack, blind=False)[0]
+    errors = slow.causal_errors(M, M, y, xi, degree, 2, known=False)
+    assert projected == pytest.approx(np.mean(errors**2), rel=1e-8)
     stage = second_stage.SecondStage(M.T @ M / 40, M.T @ y / 40, p, 40)
     loss = second_stage.CausalLeaveOneOut(stage, Psi, M, y)
     assert value == pytest.approx(loss(xi), rel=1e-8)

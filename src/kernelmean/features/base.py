@@ -62,6 +62,11 @@ class FeatureMap(Estimator):
         """Coordinates of the rows of `X`, shape (n, r)."""
         return self._contained(self._transform(self._checked(X)), X)
 
+    @property
+    def parts(self) -> tuple["FeatureMap", ...]:
+        """Maps whose coordinates these are, one after the other."""
+        return (self,)
+
     def times(self, X, coef) -> Array:
         """φ(x)ᵀ coef at the rows of `X`, shape (n, q), for coef of shape (r, q)."""
         return self.transform(X) @ coef

@@ -1,10 +1,15 @@
 """Whether a plane is contradicted: a test of curves beside it that asks for no equal variances.
 
-Where h is a plane, e = y − h(x) has mean zero given the instruments, whatever else it is. So has
-c, the mean of R_i e_i for what instruments tell, R, of the directions of h beyond the plane, and
-its covariance is Ω/n, Ω the mean of R_iR_iᵀe_i²: nothing is asked of the variances of e, nor of how
-well stage 1 explains x, which the evidence of stage 2 takes for a merit of h.
+Where h is a plane, or beside curves of exogenous columns a line, e = y − h(x) has mean zero given
+the instruments, whatever else it is. So has c, the mean of R_i e_i for what instruments tell, R, of
+the directions of h beyond that, and its covariance is Ω/n, Ω the mean of R_iR_iᵀe_i²: nothing is
+asked of the variances of e, nor of how well stage 1 explains x, which the evidence of stage 2 takes
+for a merit of h.
 """
+
+from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import eigh
@@ -15,29 +20,50 @@ from .basis import trend_penalty
 SQUARES = 50.0  # times the squared p-value of squares counts as that of curves
 
 
-def chance_of_squares(Phi: np.ndarray, M: np.ndarray, squares: list[int], y: np.ndarray) -> float:
-    """50p² of a plane beside squares of some of its columns, or products; 1 without these.
+@dataclass(frozen=True)
+class Plane:
+    """What is tested: columns of h, their embeddings, and what holds each in stage 2."""
+
+    X: np.ndarray
+    T: np.ndarray
+    held: np.ndarray
+
+    @classmethod
+    def of(cls, X: np.ndarray, T: np.ndarray) -> Plane:
+        """Held by δ."""
+        return cls(X, T, trend_penalty(X.shape[1], len(X)))
+
+    def beside(self, known: tuple[np.ndarray, np.ndarray] | None) -> Plane:
+        """The same beside functions of the instruments, and what holds them."""
+        if known is None:
+            return self
+        more, held = known
+        X, T = (np.hstack([columns, more]) for columns in (self.X, self.T))
+        return Plane(X, T, np.append(self.held, held))
+
+
+def chance_of_squares(plane: Plane, R: np.ndarray, y: np.ndarray) -> float:
+    """50p² of a plane beside squares of columns, or products, embedded in R; 1 without these.
 
     It is a test in one direction a column, where few rows show a parabola, and as often small by
     chance as it says; that of curves is the least of many.
     """
-    if not squares:
+    if not R.shape[1]:
         return 1.0
-    rest = [k for k in range(Phi.shape[1]) if k not in squares]
     free = np.array([np.finfo(float).eps])  # ξ of what has no prior
-    return SQUARES * chance_of_plane((Phi[:, rest], M[:, rest]), M[:, squares], y, free) ** 2
+    return SQUARES * chance_of_plane(plane, R, y, free) ** 2
 
 
-def chance_of_plane(plane: tuple, R: np.ndarray, y: np.ndarray, regs: np.ndarray) -> float:
-    """The least p-value over ξ, from columns of the plane, their embeddings, and those beyond it.
+def chance_of_plane(plane: Plane, R: np.ndarray, y: np.ndarray, regs: np.ndarray) -> float:
+    """The least p-value over ξ, from the plane and the embeddings of columns beyond it.
 
     With b ~ N(0, σ²/(nξ)), c has the covariance (Ω + σ²m²/ξ)/n, m the means of R². In the
     directions in which both are diagonal n^½c is N(0, 1 + g): the Bayes factor of curves to the
     plane is a function of Σwz, z its squares and w = g/(1 + g), which is nearly a multiple of χ² of
     its mean and variance. Of Ω correlations are shrunk, as k of n rows tell them.
     """
-    (X, T), n = plane, len(y)
-    cross = X.T @ T / n + np.diag(trend_penalty(X.shape[1], n))
+    X, T, n = plane.X, plane.T, len(y)
+    cross = X.T @ T / n + np.diag(plane.held)
     e = y - X @ np.linalg.solve(cross.T, T.T @ y / n)
     R = R - T @ np.linalg.solve(cross, X.T @ R / n)
     scores, k = R * e[:, None], R.shape[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +24,7 @@ MOVED = 10.0  # concentration parameter below which instruments tell no shape
 WIDER = {
     "line": ((1.0, 1.5), (1.0, 10.0), (1.0, 0.25)),
     "balanced": ((5.0, 0.25), (5.0, 0.25), (2.0, 0.25)),
+    "beside": ((5.0, 0.25), (5.0, 10.0), (2.0, 0.25)),
     "given": ((1.0, 1.5), (1.0, 1.5), (1.0, 1.5)),
 }
 FEW = 0.05  # of the rows: fewer that carry a bend do not tell it from noise of theirs
@@ -94,6 +96,13 @@ class Tried:
     judged: Judged
     chance: float = 1.0  # p-value of a plane, by its curves; of no products, by these
     clusters: Clusters | None = None  # of the rows judged by
+    curved: np.ndarray | None = None  # of a line: its curves along exogenous columns, at the rows
+
+    def aside(self, i: int) -> tuple[np.ndarray, np.ndarray]:
+        """Curves that a line stands beside, and what holds each in stage 2 at that ξ."""
+        assert self.curved is not None
+        (n, width), kernel = self.curved.shape, self.draft.bases[0].features.rank_
+        return self.curved, np.repeat([1.0 / n, self.regs[i]], [width - kernel, kernel])
 
     def at(self, points: np.ndarray, i: int) -> np.ndarray:
         """h at points, at the ξ of that number."""
@@ -105,53 +114,79 @@ class Tried:
         return self.draft.bases[0].numbers(points) @ coefs
 
 
+def line_of(tried: Iterable[Tried], own: int) -> tuple[Tried, int] | None:
+    """The line along the first `own` columns that stands, and the number of its ξ.
+
+    Least squares where slopes that go with exogenous columns are found, which have no kernel.
+    """
+    lines = [one for one in tried if one.draft.straight(own)]
+    sure = any(one.draft.crossed and doubt(one.chance) > 0.0 for one in lines)
+    lines = [one for one in lines if not one.draft.crossed and (one.draft.bare or not sure)]
+    if not lines:
+        return None
+    judged = Judged.together(one.judged for one in lines)
+    owner = [(one, i) for one in lines for i in range(len(one.regs))]
+    return owner[judged.likeliest(np.arange(len(owner)))]
+
+
 class Choice:
     """What is taken, and how far apart the candidates are that it was taken from.
 
     Attributes
     ----------
-    share : float
-        ξ of what is taken, by the size it is measured by.
-    draft, carrier : StructuralDraft
-        What is taken; the likeliest draft with a kernel, in whose coordinates a band can bend.
+    taken : pair of StructuralDraft and float
+        With its ξ by the size that this is measured by.
+    carrier : StructuralDraft
+        The likeliest draft with a kernel, of endogenous columns if there is one: in its coordinates
+        a band can bend.
     points : array of shape (k, d)
     apart : array of shape (k, candidates)
         How far from it the candidates with a kernel are that do not explode, at the points,
         times the roots of their tempered posterior probabilities.
-    plain : StructuralDraft, optional
-        A straight line that goes only a share `bent` of the way to the draft: to one that bends, or
-        to one whose slope goes with exogenous columns.
+    plain : pair of StructuralDraft and float, optional
+        A straight line that goes only a share `bent` of the way to what is taken: to what bends, or
+        to a line whose slope goes with exogenous columns.
     bent : float
     gain : pair of float, optional
         Share by which projected squared errors on rows left out are below those of two-stage least
         squares, and its standard error.
     """
 
-    plain: StructuralDraft | None = None
+    plain: tuple[StructuralDraft, float] | None = None
     gain: tuple[float, float] | None = None
 
     def __init__(self, tried: list[Tried], X: np.ndarray, own: int, few: bool):
         """By the judges; X are rows.
 
-        Of two-stage least squares with lines along the first `own` columns, the endogenous ones,
-        the likeliest stands unless a judge objects. Only lines along these are taken where
-        instruments are weak in the likeliest draft with a kernel, for no judge sees a shape then,
-        and where they have too `few` values for a bend; these tell of slopes that go with exogenous
-        columns.
+        The line along the first `own` columns, the endogenous ones, that stands does so unless a
+        judge objects. Only lines along these are taken where instruments are weak in the likeliest
+        draft with a kernel, for no judge sees a shape then, and where they have too `few` values
+        for a bend; these tell of slopes that go with exogenous columns.
         """
         judged = Judged.together(one.judged for one in tried)
         owner = [(one, i) for one in tried for i in range(len(one.regs))]
         crossed = np.array([one.draft.crossed for one, _ in owner])
         straight = np.array([one.draft.straight(own) for one, _ in owner]) & ~crossed
         lines = np.flatnonzero(straight & judged.bare).tolist()
-        plain = max(lines, key=lambda k: judged.evidence[k], default=None)
-        weights = judged.weights() * ~judged.bare
+        curves = ~judged.bare & (straight if few else ~straight)
+        curves = curves if curves.any() else ~judged.bare
+        weights = judged.weights() * curves
         weights /= weights.sum() or 1.0
         likeliest = owner[weights.argmax()][0]
         weak, self.bent = likeliest.moved < MOVED, 1.0
-        if (weak or few) and straight.any():
-            best = judged.likeliest(np.flatnonzero(straight))
-            if best == plain and not weak:  # each in `crossed` but the last is surely better
+        stands = line_of([one for one in tried if one.draft.bare or not (weak and lines)], own)
+        plain = next(
+            (
+                k
+                for k, (one, i) in enumerate(owner)
+                if stands and one is stands[0] and i == stands[1]
+            ),
+            None,
+        )
+        self.beside = bool(not straight.all())
+        if (weak or few) and plain is not None:
+            best = plain
+            if not weak:  # each in `crossed` but the last is surely better
                 *sure, last = plain, *np.flatnonzero(crossed).tolist()
                 share = doubt(owner[last][0].chance) if sure else 1.0
                 best, self.bent = (last, share) if share > 0.0 else (sure[-1], 1.0)
@@ -159,7 +194,10 @@ class Choice:
         elif plain is None:
             best = judged.best()
         else:
-            best, self.bent = judged.beside(plain, min(one.chance for one in tried))
+            chances = [
+                one.chance for one in tried if one.draft.crossed or not one.draft.straight(own)
+            ]
+            best, self.bent = judged.beside(plain, min(chances, default=1.0), ~straight)
         self.points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
         values = np.hstack([every.values(self.points) for every in tried])
         taken = values[:, best]
@@ -168,7 +206,7 @@ class Choice:
             carried = float(rows_of(one.at(X, i) - other.at(X, j))) / (FEW * len(X))
             self.bent = min(self.bent * min(carried, 1.0), 1.0)
         if self.bent < 1.0:
-            self.plain = other.draft
+            self.plain = other.draft, other.regs[j] / other.stage.size
             taken = self.bent * taken + (1.0 - self.bent) * values[:, plain]
         self.apart = (values - taken[:, None]) * weights**0.5
         if lines:  # the first is one along every column
@@ -176,8 +214,8 @@ class Choice:
             less = self.bent * (squares - fewer)  # at least: squares are convex in between
             less = less / max(squares.mean(), np.finfo(float).tiny)
             self.gain = float(less.mean()), error_of_mean(less, tried[0].clusters)
-        self.draft = replace(one.draft, weak=weak and one.draft.bare)
-        self.share, self.carrier = one.regs[i] / one.stage.size, likeliest.draft
+        draft = replace(one.draft, weak=weak and one.draft.bare)
+        self.taken, self.carrier = (draft, one.regs[i] / one.stage.size), likeliest.draft
 
     def widened(self, fit: Any, balanced: bool) -> dict[str, Any]:
         """V + B of coefficients of a fit that knows their V: for h, for its bands, for averages.
@@ -185,15 +223,17 @@ class Choice:
         D is the mean of (h − taken)² over the candidates. A ξ chosen (`balanced`) makes the squared
         bias about as large as the variance, which does not know of the choice: B = 4V + ¼D;
         otherwise 1½D. A line stands where no judge objects, though what bends may be as likely: its
-        slope is safe, its band is not, and has 10D. In averages of slopes most of the bias is gone:
-        V + ¼D about a line, 2V + ¼D about what bends.
+        slope is safe, its band is not, and has 10D, `beside` curves of exogenous columns, too. In
+        averages of slopes most of the bias is gone: V + ¼D about a line, 2V + ¼D about what bends.
         """
         Phi = fit.basis.numbers(self.points)
         second = Phi.T @ Phi
         second[np.diag_indices_from(second)] += FLOOR * np.trace(second)
         say = np.linalg.solve(second, Phi.T @ self.apart)
         V, D = arrays.to_numpy(fit.covariance), say @ say.T
-        kind = "line" if fit.draft.bare else "balanced" if balanced else "given"
+        line = self.beside and fit.draft.straight(len(fit.roles.x))
+        kind = "beside" if line and balanced else "balanced" if balanced else "given"
+        kind = "line" if fit.draft.bare else kind
         covariance, band, mean = (arrays.like(v * V + d * D, fit.coef) for v, d in WIDER[kind])
         return {"covariance": covariance, "band": band, "mean": mean, "gain": self.gain}
 

@@ -179,26 +179,35 @@ def forms_of(kernel_x, kernel_z, roles: Roles, parts: list[Part]) -> tuple[Forms
     return forms, _form_of_each(told, kernel_z, roles.instruments)
 
 
+def without_constants(x: Forms, z: Forms, X, own: int) -> tuple[Forms, Forms]:
+    """The forms, but a line along each exogenous column of one value, where there is one."""
+    constant = {j for j in x.bent if j >= own and len(np.unique(X[:, j])) == 1}
+    if not constant:
+        return x, z
+    each = tuple(LINEAR if j in constant else form for j, form in enumerate(x.each))
+    return Forms(each), Forms(z.each[: len(z.each) + own - len(each)] + each[own:])
+
+
 def plainer_forms(x: Forms, z: Forms, X, own: int, told: int) -> list[tuple[Forms, Forms]]:
     """Of all columns, where some bend less: those of few values, then all exogenous ones.
 
     Lines along regressors of one or two values, and along the first `own`, the endogenous ones,
     where instruments have `told` no more than as many directions; categories of exogenous ones that
-    have few more values; and lines along the other exogenous ones, too. Without those in which no
-    column, or every one, bends.
+    have few more values; and lines along the other exogenous ones, too; or along all endogenous
+    ones instead. Without those in which no column, or every one, bends.
     """
 
-    def form(j: int, given: Any, straight: bool) -> Any:
+    def form(j: int, given: Any, straight: bool, line: bool) -> Any:
         if j not in x.bent:
             return given
-        values, few = len(few_values(X[:, j])), j < own and told <= own
+        values, few = len(few_values(X[:, j])), j < own and (line or told <= own)
         if values > 2 and j >= own:
             return CATEGORY
         return LINEAR if values in (1, 2) or few or (j >= own and straight) else given
 
     found: list[tuple[Forms, Forms]] = []
-    for straight in (False, True):
-        each = tuple(form(j, given, straight) for j, given in enumerate(x.each))
+    for how in ((False, False), (True, False), (False, True)):
+        each = tuple(form(j, given, *how) for j, given in enumerate(x.each))
         forms = Forms(each), Forms(z.each[: len(z.each) + own - len(each)] + each[own:])
         if 0 < len(forms[0].bent) < len(x.bent) and forms[1].bent and forms not in found:
             found.append(forms)

@@ -42,7 +42,9 @@ class FirstStage:
     that are functions of the instruments. Both are told by the `kinds` of a group.
     """
 
-    def __init__(self, learned: Learned, reg: float, own: float | None, kinds, exogenous=None):
+    def __init__(
+        self, learned: Learned, reg: float, own: float | None, kinds, exogenous=None, taken=None
+    ):
         grid, n, regs = learned.grid, learned.n, (reg,) if own is None else (own, reg)
         cross = grid.vectors.T @ learned.cross
         embeds = [grid.vectors @ (grid.shrink(r)[:, None] * cross) for r in regs]
@@ -55,6 +57,7 @@ class FirstStage:
             second = (grid.vectors * grid.values) @ grid.vectors.T
             told = solves.EigenGrid.of(exogenous.T @ second @ exogenous)
             self.exogenous = [_root(told, r, n) @ exogenous.T for r in regs]
+        self.taken = [] if taken is None else [_root(taken, r, n) for r in regs]  # by stage 2
 
     def rows(self, Phi, Theta, own: bool, wholly: bool = False) -> Array:
         """M: embeddings at the rows, (n, width); rows it was learned from are left out in turn.
@@ -63,7 +66,7 @@ class FirstStage:
         """
         M = Theta @ self.E
         if own:
-            hats = [hat[:, None] for hat in self.hats(Theta, wholly)]
+            hats = [hat[:, None] for hat in self.hats(Phi, Theta, wholly)]
             hat = hats[-1] if self.own is None else self._either(self.lines, hats[0], hats[-1])
             M -= hat * Phi
             M /= 1.0 - hat
@@ -74,11 +77,13 @@ class FirstStage:
         some = np.isin(np.arange(self.E.shape[1]), columns).astype(float)
         return arrays.namespace(A).where(arrays.like(some, A) > 0.5, A, B)
 
-    def hats(self, Theta, wholly: bool = False) -> list[Array]:
+    def hats(self, Phi, Theta, wholly: bool = False) -> list[Array]:
         """h_i = θ_iᵀ(ΘᵀΘ/n + λI)⁻¹θ_i/n for each λ, less what exogenous regressors have of it.
 
         These are instruments, too: what is left out beyond the share of the others would draw M
-        away from x (Ackerberg and Devereux 2009, improved jackknife). `wholly` leaves it in.
+        away from x (Ackerberg and Devereux 2009, improved jackknife). Stage 2 takes that share out
+        again, as far as its `known` columns go: no more is kept than they have, by the same λ.
+        `wholly` leaves it in.
         """
         xp, hats = arrays.namespace(Theta), []
         for i, root in enumerate(self.roots):
@@ -86,7 +91,11 @@ class FirstStage:
             hat = xp.vecdot(half, half)
             if self.exogenous and not wholly:
                 half = Theta @ self.exogenous[i].T
-                hat = hat - xp.vecdot(half, half)
+                share = xp.vecdot(half, half)
+                if self.taken:
+                    half = some(Phi, self.known) @ self.taken[i].T
+                    share = xp.minimum(share, xp.vecdot(half, half))
+                hat = hat - share
             hats.append(xp.clip(hat, 0.0, 1.0 - 1e-10))
         return hats
 
@@ -138,7 +147,11 @@ def jackknife_stage(
     own = best(lines, None)[0] if lines and reg is None else own
     reg, value = best(curves, reg)
     alone = groups[0].part.exogenous(groups[0].basis_z)
-    return FirstStage(learned, reg, own, groups[0].kinds, alone), reg, value
+    taken = None
+    if groups[0].kinds[2]:
+        columns = some(Phi, groups[0].kinds[2])
+        taken = solves.EigenGrid.of(columns.T @ columns / columns.shape[0])
+    return FirstStage(learned, reg, own, groups[0].kinds, alone, taken), reg, value
 
 
 def split_loss(learned: Learned, group: Group, columns) -> Callable[[float], float]:

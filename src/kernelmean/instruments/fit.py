@@ -75,7 +75,13 @@ class StructuralFit(Saveable):
         basis, old = Basis(polynomial, features), self.basis
         into, width = np.zeros((basis.width, old.width)), polynomial.width
         into[:width, : old.trends] = np.transpose([*map(polynomial.saying, old.polynomial.terms)])
-        into[width:, old.trends :] = np.eye(features.rank_, old.features.rank_)
+        column = old.trends
+        starts = np.cumsum([width, *(part.rank_ for part in features.parts)])
+        kernels = [part.kernel_ for part in features.parts]  # which decide the coordinates
+        for part in old.features.parts if old.features.rank_ else ():
+            row, rank = starts[kernels.index(part.kernel_)], part.rank_
+            into[row : row + rank, column : column + rank] = np.eye(rank)
+            column += rank
         into = arrays.like(into, self.coef)
         coef, V = into @ self.coef, into @ self.covariance @ into.T
         draft = replace(self.draft, trend=polynomial.powers - 1, bases=(basis, self.draft.bases[1]))

@@ -227,10 +227,15 @@ class Group:
     def kinds(self) -> tuple[Any, Any, list[int]]:
         """Columns of Φ with a λ of their own, those that λ is chosen for, and those of exogenous.
 
-        The last are known where no kernel is of endogenous columns, too.
+        The last are known where no kernel is of endogenous columns, too: all there is, or what
+        stands first.
         """
-        basis = self.basis_x
-        if not basis.lines or {*basis.polynomial.bent} - {i for i, _ in self.part.shared}:
+        basis, told = self.basis_x, {i for i, _ in self.part.shared}
+        if len(basis.features.parts) > 1:
+            curves = basis.trends + basis.features.parts[0].rank_
+            known = [k for k, t in enumerate(basis.polynomial.terms) if not t or t[0] in told]
+            return basis.lines, slice(curves, None), [*known, *range(basis.trends, curves)]
+        if not basis.lines or {*basis.polynomial.bent} - told:
             return basis.lines, basis.curves, []
         return [], basis.lines, [k for k in range(basis.width) if k not in basis.lines]
 

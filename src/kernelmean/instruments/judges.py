@@ -83,18 +83,26 @@ class Judged:
         return int(left[np.lexsort((-self.evidence[left], worth))[0]])
 
     def likeliest(self, some: np.ndarray) -> int:
-        """Of some by evidence: least squares, or, where all of these explode, with a kernel.
+        """Of lines along endogenous columns, least squares unless a kernel has more evidence.
 
-        Where no bend is free nothing is blind, and the causal loss would only draw to regression.
+        By three units, and no larger a projected loss. Where no bend is free nothing is blind:
+        prediction judges curves of exogenous columns fairly, and the causal loss would draw the
+        slope to regression, by curves too smooth for the others.
         """
-        fair = self.fair(some)
-        bare = fair[self.bare[fair]]
-        return int(max(bare if len(bare) else fair, key=lambda k: self.evidence[k]))
+        losses, bare = self.projected.mean(1), some[self.bare[some]]
+        if len(bare):
+            plain = int(bare[self.evidence[bare].argmax()])
+            ahead = self.evidence[some] > self.evidence[plain] + BEHIND
+            more = some[ahead & ~self.bare[some] & (losses[some] <= losses[plain])]
+            some = np.append(more, plain)
+        else:
+            some = some[losses[some] <= WILD * losses[some].min()]
+        return int(some[self.evidence[some].argmax()])
 
-    def beside(self, plain: int, chance: float) -> tuple[int, float]:
-        """What bends, and how far they send a straight line towards it; or the line, as it is."""
+    def beside(self, plain: int, chance: float, bends: np.ndarray) -> tuple[int, float]:
+        """What `bends`, and how far they send a line towards it; or the line, as it is."""
         wide = self.admissible(BEHIND * TEMPER)
-        others = wide[self.controlled[wide] < self.controlled[plain]]
+        others = wide[bends[wide] & (self.controlled[wide] < self.controlled[plain])]
         share = doubt(chance)
         return (self.best(others), share) if len(others) and share > 0 else (plain, 1.0)
 

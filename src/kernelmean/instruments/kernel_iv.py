@@ -22,13 +22,13 @@ from ..kernels import Kernel, Precomputed, fitted_kernel, is_tuned
 from .basis import Polynomial
 from .choice import StructuralDraft
 from .clusters import Clusters, labels_in
-from .columns import LINEAR, Forms, Roles, forms_of, plainer_forms
+from .columns import LINEAR, Forms, Roles, forms_of, plainer_forms, without_constants
 from .fit import StructuralFit
 from .formula import of_class, read_formula
 from .groups import LOOKED_AT, Part, kind_of, share, thinned_parts, together
 from .inference import StructuralInference
 from .plan import Plan
-from .search import Side
+from .search import ROWS, Side
 from .summary import account
 
 
@@ -370,8 +370,12 @@ class KernelIV(StructuralInference, RegressorMixin, Estimator):
         plan = self._planned(forms, parts, few, roles)
         if not plan.plainer:
             return plan
+        if (plainer := without_constants(*forms, plan.rows[0], len(roles.x))) != forms:
+            forms = plainer
+            plan = self._planned(forms, parts, few, roles)
         others = plainer_forms(*forms, plan.rows[0], len(roles.x), plan.told)
-        return replace(plan, others=[self._planned(forms, few, few, roles) for forms in others])
+        planned = [self._planned(forms, few, few, roles) for forms in others]
+        return replace(plan, others=[replace(other, rounds=ROWS[:1]) for other in planned])
 
     def _planned(
         self, forms: tuple[Forms, Forms], parts: list[Part], few: list[Part], roles: Roles

@@ -15,13 +15,15 @@ from ..core.progress import Verbose
 from ..core.stages import stage
 from ..core.threads import side_by_side
 from ..features.base import Bare, FeatureMap
+from ..features.beside import Beside
 from ..features.choose import as_feature_map
 from ..features.landmarks import Nystroem
+from ..kernels import on_columns
 from ..regression.lengthscales import RANK
 from ..regression.support import Support
 from .basis import Basis, Polynomial, joint
-from .bend import SQUARES, chance_of_plane, chance_of_squares
-from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried
+from .bend import SQUARES, Plane, chance_of_plane, chance_of_squares
+from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried, line_of
 from .clusters import joined, share_of
 from .columns import Roles
 from .first_stage import embed
@@ -55,21 +57,27 @@ class Plan:
     roles: Roles
     few: list[Part]  # evenly spaced rows, of which drafts are made
     others: Sequence[Plan] = ()  # the same, with fewer columns that bend
+    rounds: Sequence[int] = ROWS  # rows that lengthscales are sought on, one after the other
 
     def fit(self, parts: list[Part]) -> StructuralFit:
         """Drafts judged on a few rows; then both stages of the one taken, with all rows."""
         if self.sides[0].kernel is None:
             return self.finish(self.unbent(self.trends[-1] or 1), parts)
-        plans = [(self, ROWS), *((other, ROWS[:1]) for other in self.others)]
-        makers = list(chain(*side_by_side(lambda plan: Plan.makers(*plan), plans, worth=0)))
+        makers = list(chain(*side_by_side(Plan.makers, [self, *self.others], worth=0)))
+        drafts, own = side_by_side(lambda make: make(), makers, worth=0), len(self.roles.x)
         if len(makers) == len(self.trends) == 1:
-            return self.finish(makers[0](), parts)
-        tried = list(chain(*side_by_side(lambda make: self.judged(make()), makers, worth=0)))
+            return self.finish(drafts[0], parts)
+        lines = [draft for draft in drafts if draft.straight(own)]
+        bends = [draft for draft in drafts if not draft.straight(own)]
+        tried = list(chain(*side_by_side(self.judged, lines, worth=0)))
         tried += self.differing(tried)
+        line = line_of(tried, own)
+        bends += self.added(line[0].draft) if line else []
+        judged = partial(self.judged, aside=line and Tried.aside(*line))
+        tried += chain(*side_by_side(judged, bends, worth=0))
         if all(one.draft.bare for one in tried):
             return self.finish(self.straight(1), parts)
         X = arrays.to_numpy(together(self.known, "X"))
-        own = len(self.roles.x)
         return self.widened(Choice(tried, X, own, self.told <= own), parts)
 
     @property
@@ -87,9 +95,9 @@ class Plan:
         """Whether two-stage least squares may do as well."""
         return len(self.trends) > 1 and all(side.tuned for side in self.sides)
 
-    def makers(self, rows: Sequence[int]) -> list[Callable[[], StructuralDraft]]:
+    def makers(self) -> list[Callable[[], StructuralDraft]]:
         """Of drafts at the scales of a search, a single one of each size, and without kernels."""
-        (x, z), own_x = self._scales(rows), self.sides[0]
+        (x, z), own_x = self.scales, self.sides[0]
         sizes = SIZES if own_x.tuned and len(own_x.plain.bent) == 1 else (1.0,)
         smooth = z, self.basis(1, self.trends[-1], z)
         own, columns = len(self.roles.x), max(side.shape[1] for side in self.rows)
@@ -134,15 +142,22 @@ class Plan:
 
     def widened(self, choice: Choice, parts: list[Part]) -> StructuralFit:
         """The fit of a choice; its covariance says what else could have been chosen."""
-        draft = choice.draft if parts is self.few else self.halved(choice.draft)
-        fits = [self.finish(self.fine(draft), parts, choice)]
-        if choice.plain:
-            fits.append(self.finish(choice.plain, parts, choice))
-        if choice.plain or draft.bare:
+        own, few = len(self.roles.x), parts is self.few
+        taken = [choice.taken, choice.plain] if choice.plain else [choice.taken]
+        fits: list[StructuralFit] = []
+        for draft, share in reversed(taken):
+            draft = self.fine(draft if few else self.halved(draft))
+            fits.insert(0, self.finish(draft, parts, share if few else None, chosen=True))
+        draft, line = fits[0].draft, fits[-1].draft
+        flat = choice.beside and draft.straight(own) and not choice.carrier.straight(own)
+        if choice.plain or draft.bare or flat:
             polynomial = joint([fit.basis.polynomial for fit in fits])
             with checks.hushed():  # h has no part in these coordinates
-                bends = self.fine(choice.carrier) if draft.bare else fits[0].draft
-            fits = [fit.written(polynomial, bends.bases[0].features) for fit in fits]
+                bends = self.fine(choice.carrier) if draft.bare or flat else draft
+            features = bends.bases[0].features
+            if line.bases[0].features.rank_:
+                features = Beside(line.bases[0].features, features.parts[-1])
+            fits = [fit.written(polynomial, features) for fit in fits]
         balanced = self.sides[0].reg is None
         fit, *line = (replace(fit, **choice.widened(fit, balanced)) for fit in fits)
         fit = line[0].towards(fit, choice.bent) if line else fit
@@ -212,8 +227,10 @@ class Plan:
         return found
 
     @stage("sizes and trends")
-    def judged(self, draft: StructuralDraft) -> list[Tried]:
+    def judged(self, draft: StructuralDraft, aside: tuple | None = None) -> list[Tried]:
         """Beside every trend, in the coordinates of the largest; least squares as they are.
+
+        What bends speaks against a plane beside curves of exogenous columns that are set `aside`.
 
         Where a kernel hardly bends along an endogenous column of few values, beside exogenous ones,
         the largest alone: a slope in the kernel would be learned by the λ of curves. None, where
@@ -222,7 +239,7 @@ class Plan:
         """
         groups, _, loss_1, _ = self._embedded(draft, self.few, _mean_outcome(self.few))
         equations, found = Equations(groups), []
-        if self.plainer and not draft.bare and loss_1 >= equations.untold(draft.bases[0].curves):
+        if self.plainer and not draft.bare and loss_1 >= equations.untold(groups[0].kinds[1]):
             return []
         moved = equations.concentration if self.split != "samples" else np.inf
         x, kernel = self.sides[0], not draft.bare
@@ -240,14 +257,23 @@ class Plan:
             judged = loss.judged(regs, draft.bare, searched)
             if draft.bare:
                 bends = polynomial.bends(own_x)
-                chance = chance_of_squares(own.Phi, own.M, bends, own.y)
+                rest = np.delete(np.arange(keep), bends)
+                plane = Plane.of(own.Phi[:, rest], own.M[:, rest]).beside(aside)
+                chance = chance_of_squares(plane, own.M[:, bends], own.y)
                 if draft.crossed:
                     e = own.y - own.Phi @ arrays.to_numpy(stage.start)
                     chance = max(chance, SQUARES * stage.wald(bends, e) ** 2)
             elif trend:  # whatever ξ is given
-                plane = own.Phi[:, :keep], own.M[:, :keep]
-                chance = chance_of_plane(plane, loss.MR, own.y, every)
-            found.append(Tried(less, moved, stage, regs, judged, chance, own.clusters))
+                plane = Plane.of(own.Phi[:, :keep], own.M[:, :keep]).beside(aside)
+                *known, _ = (part.rank_ for part in less.bases[0].features.parts)
+                R = own.M[:, keep + sum(known) :] if known else loss.MR
+                chance = chance_of_plane(plane, R, own.y, every)
+            curved = None
+            if less.straight(len(own_x)):
+                powers = enumerate(less.bases[0].polynomial.terms)
+                some = [k for k, term in powers if term[1:] and term[1] != 1]
+                curved = own.Phi[:, [*some, *range(keep, own.Phi.shape[1])]]
+            found.append(Tried(less, moved, stage, regs, judged, chance, own.clusters, curved))
         return found
 
     def sized(self, x: np.ndarray, smooth: tuple[np.ndarray, Basis]) -> StructuralDraft:
@@ -255,12 +281,13 @@ class Plan:
 
         `smooth` are those of the instruments as they were found, and their coordinates. Along
         exogenous columns E[φ(x, c) | z, c] bends as φ does: a smoother stage 1 would leave h free.
+        (Where only these bend they are known, and stage 1 is no rougher than it has to be.)
         Of an endogenous column of few values along which φ is nearly a line curves tell nothing:
         most of them are of exogenous columns then, which instruments explain whatever λ is.
         """
         trend, (z, basis) = self.trends[-1], smooth
         finer = z.copy()
-        for column, other in self.shared:
+        for column, other in self.shared if self.blind else ():
             finer[other] = min(z[other], x[column])
         if not np.array_equal(finer, z):
             basis = self.basis(1, trend, finer)
@@ -269,6 +296,33 @@ class Plan:
         ends = [j for j in own.polynomial.bent if j in few and x[j] > STRAIGHT]
         polynomial = replace(own.polynomial, lines=(*own.polynomial.lines, *ends))
         return self.draft(trend, (x, finer), (replace(own, polynomial=polynomial), basis))
+
+    @property
+    def blind(self) -> bool:
+        """Whether an endogenous column bends, of which instruments may tell little."""
+        return any(j < len(self.roles.x) for j in self.sides[0].plain.bent)
+
+    def added(self, line: StructuralDraft) -> list[StructuralDraft]:
+        """Curves along endogenous columns, of a single one of each size, that add up with a line's.
+
+        Those of exogenous ones are the line's own, and known.
+        """
+        (x, z), side, trend = self.scales, self.sides[0], self.trends[-1]
+        bent = [j for j in side.plain.bent if j < len(self.roles.x)]
+        if line.bare or not bent or self.told <= len(self.roles.x):
+            return []
+        sizes, x = (SIZES, side.plain.scales) if len(bent) == 1 else ((1.0,), x)
+        own, basis_z, drafts = side.at(x).on(bent, len(x)), self.basis(1, trend, z), []
+        for size in sizes:
+            scales = line.scales[0].copy()
+            scales[bent] = size * x[bent]
+            alone = self._feature_map(side.tuned, COARSE)
+            alone.fit(self.points[0], on_columns({tuple(bent): own.scaled(size)}))
+            features = Beside(line.bases[0].features, alone)
+            kernels = features.kernel_, self.sides[1].at(z)
+            bases = Basis(side.plain.with_degree(trend), features), basis_z
+            drafts.append(StructuralDraft(trend, kernels, (scales, z), bases))
+        return drafts
 
     def straight(
         self, degree: int, lines: Pair = ((), ()), crossed: Sequence[int] = ()
@@ -293,7 +347,7 @@ class Plan:
         draft = self.straight(degree)
         if self.sides[1].kernel is None:
             return draft
-        x, z = self._scales(ROWS)
+        x, z = self.scales
         return self.fine(self.draft(degree, (x, z), (draft.bases[0], self.basis(1, degree, z))))
 
     def draft(self, trend: int | None, scales: tuple, bases: Pair) -> StructuralDraft:
@@ -349,7 +403,9 @@ class Plan:
         """The draft with coordinates of one side made again, its lengthscales times a number."""
         kernels, scales, bases = map(list, (draft.kernels, draft.scales, draft.bases))
         kernels[i], scales[i] = kernels[i].scaled(times), times * scales[i]
-        features = self._feature_map(True, otherwise).fit(self.points[i], kernels[i])
+        each = [part.kernel_.scaled(times) for part in bases[i].features.parts]
+        made = [self._feature_map(True, otherwise).fit(self.points[i], kernel) for kernel in each]
+        features = reduce(Beside, made)
         bases[i] = Basis(bases[i].polynomial, features)
         return replace(draft, kernels=tuple(kernels), scales=tuple(scales), bases=tuple(bases))
 
@@ -364,19 +420,23 @@ class Plan:
 
     @stage("both stages")
     def finish(
-        self, draft: StructuralDraft, parts: list[Part], choice: Choice | None = None
+        self,
+        draft: StructuralDraft,
+        parts: list[Part],
+        share: float | None = None,
+        chosen: bool = False,
     ) -> StructuralFit:
         """Both stages on these rows, in the coordinates of the draft.
 
-        ξ is that of the choice where the rows that it was made on are all. Where nothing chose it
-        the covariance has a guess at the smoothing bias in it.
+        ξ is a share of what it is measured by, where it is known. Where nothing was `chosen` the
+        covariance has a guess at the smoothing bias in it.
         """
         few, trends = self.few, draft.bases[0].trends
         # an intercept takes up the mean of y, which then need not pass through stage 1
         middle = _mean_outcome(few) if trends else 0.0
         groups, lam, loss_1, n = self._embedded(draft, parts, middle)
-        share = choice.share if choice and parts is few else None
-        how = self.sides[0].reg, self.split, share, draft.weak
+        straight = draft.straight(len(self.roles.x))
+        how = self.sides[0].reg, self.split, share, draft.weak, straight
         stage, xi, loss_2 = regress(groups, *how)
         if far := [group for group in groups if group.n > group.looked_at.n]:
             for group in far:
@@ -384,8 +444,7 @@ class Plan:
             stage, xi, loss_2 = regress(groups, *how)
         coef = stage.coefficients(xi)
         omega, moments = residual_sums(groups, coef, n, stage.m, stage.inverse_at(xi))
-        chosen = choice is not None and self.sides[0].reg is None
-        bias = 0.0 if chosen else stage.bias_spread(xi, coef)
+        bias = 0.0 if chosen and self.sides[0].reg is None else stage.bias_spread(xi, coef)
         covariance = stage.covariance(xi, omega) + bias
         p = np.nan if moments is None else moment_test(moments, lam)
         if trends:
@@ -399,15 +458,17 @@ class Plan:
         own["clusters"] = joined([part.clusters for part in self.known])
         return StructuralFit(draft, self.roles, *told, **own)
 
+    @cached_property
     @stage("lengthscales")
-    def _scales(self, rows: Sequence[int]) -> tuple[np.ndarray, ...]:
+    def scales(self) -> tuple[np.ndarray, ...]:
         """The shape of both kernels, one scale per column, as far as they are searched."""
         if not any(side.tuned for side in self.sides) or not self.complete:
             return tuple(side.plain.scales for side in self.sides)
         data = [arrays.to_numpy(together(self.complete, name)) for name in "XZy"]
+        rows = self.rounds
         if clusters := joined([part.clusters for part in self.complete]):  # one row of each
             rows = [min(limit, max(clusters.n, CLUSTERED)) for limit in rows]
-        return seek_scales(self.sides, self.trends[-1], data, rows, self.verbose)
+        return seek_scales(self.sides, self.trends[-1], data, rows, self.verbose, self.blind)
 
     def _feature_map(self, tuned: bool, otherwise: FeatureMap) -> FeatureMap:
         """What was asked for, or something else where lengthscales were tuned."""

@@ -57,7 +57,7 @@ class Side:
 
 def seek_scales(
     sides: Sequence[Side], trend: int | None, data: Sequence[np.ndarray], rows: Sequence[int],
-    verbose: Verbose,
+    verbose: Verbose, blind: bool = True,
 ) -> tuple[np.ndarray, ...]:  # fmt: skip
     """Scales of the lengthscales of both kernels, in rounds on so many of the rows (X, Z, y).
 
@@ -69,7 +69,7 @@ def seek_scales(
         *points, target = (part[evenly(len(part), limit)] for part in data)
         x, z = (Moving.of(*side, trend) for side in zip(sides, points, at, strict=True))
         y = (target - target.mean()) / (target.std() or 1.0)
-        at = searched(x, z, y, sides[0].plain.width - 1)
+        at = searched(x, z, y, sides[0].plain.width - 1, blind)
     scales = tuple(side.plain.scales for side in sides)
     for own, u, side in zip(scales, at, sides, strict=True):
         own[side.plain.bent] = 10.0 ** u[:-1]
@@ -147,18 +147,18 @@ class Moving:
         self.u = descend(log_loss, self.u, self.bounds, STEPS, 1e-6)
 
 
-def searched(x: Moving, z: Moving, y: np.ndarray, lines: int = 0) -> Pair:
+def searched(x: Moving, z: Moving, y: np.ndarray, lines: int = 0, blind: bool = True) -> Pair:
     """Scales of the instruments, then of the regressors, as far as they are free.
 
     Stage 1 is judged by the kernel's coordinates of regressors, and by `lines` columns of their
-    trend after the constant.
+    trend after the constant. Where only exogenous ones bend nothing is `blind`.
     """
     for side in (x, z):
         if side.scaled:
             side.scaled.choose(side.u[:-1])
     z.descend(first_loss(x, z, lines))
     if x.free and len(x.u) > 2:  # one scale is left to the grid
-        x.descend(second_loss(x, z, y))
+        x.descend(second_loss(x, z, y, blind))
     return x.u, z.u
 
 
@@ -173,15 +173,15 @@ def first_loss(x: Moving, z: Moving, lines: int = 0) -> Callable:
     return loss
 
 
-def second_loss(x: Moving, z: Moving, y: np.ndarray) -> Callable:
-    """Of stage 2 with its slope, by the scales of regressors and ξ."""
+def second_loss(x: Moving, z: Moving, y: np.ndarray, blind: bool = True) -> Callable:
+    """Of stage 2 with its slope, by the scales of regressors and ξ: causal, or else projected."""
     jack, p = Jackknife(z.columns(z.u), 10.0 ** z.u[-1]), x.beside.shape[1]
 
     def loss(u):
         Psi = x.columns(u)
         penalty = np.full(Psi.shape[1], 10.0 ** u[-1])
         penalty[:p] = trend_penalty(p, len(Psi))
-        value, on_Psi, on_each = causal_loss(Psi, y, penalty, jack)
+        value, on_Psi, on_each = causal_loss(Psi, y, penalty, jack, blind)
         return value, x.slope(on_Psi, on_each[p:].sum(), u)
 
     return loss
@@ -205,13 +205,15 @@ class Jackknife:
         return self.Theta @ (self.NT @ scaled) - self.hat * scaled
 
 
-def causal_loss(Psi, y, penalty: np.ndarray, jack: Jackknife):
+def causal_loss(Psi, y, penalty: np.ndarray, jack: Jackknife, blind: bool = True):
     """(1/n) Σ(y_i − h⁻ⁱ(x_i))² with its gradients with respect to Ψ and each column's penalty.
 
     With M = JΨ, N = (MᵀM/n + diag(penalty))⁻¹ and b = N Mᵀy/n:
     e_i = y_i − ψ_iᵀb + (ψ_iᵀNM_i/n) r_i, r_i = (y_i − M_iᵀb)/(1 − M_iᵀNM_i/n).
+    Unless it is `blind`, of M_i for ψ_i, where e_i is r_i: the projected loss.
     """
     n, M = len(Psi), jack(Psi)
+    Psi = Psi if blind else M
     N = small_inverse(M.T @ M / n + np.diag(penalty), 0.0)
     v = M.T @ y / n
     b = N @ v
@@ -231,4 +233,6 @@ def causal_loss(Psi, y, penalty: np.ndarray, jack: Jackknife):
     on_Psi = on_s[:, None] * MN - np.outer(on_e, b)
     on_M = on_s[:, None] * PN + 2 * on_q[:, None] * MN - np.outer(on_r0, b)
     on_M += np.outer(y, N @ on_b) / n + (2 / n) * (M @ on_A)
+    if not blind:
+        on_Psi, on_M = 0.0, on_M + on_Psi
     return float(e @ e) / n, on_Psi + jack.adjoint(on_M), on_A.diagonal()

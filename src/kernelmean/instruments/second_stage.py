@@ -325,7 +325,7 @@ def embedded_moments(group: Group) -> Moments:
 def left_out(stage: FirstStage, scale: float, Phi, Theta, y, M) -> dict[str, Array]:
     """S and D of rows that stand for so many each: one that would count for half a row, for one."""
     xp, F = arrays.namespace(M), Theta @ stage.E
-    hat = reduce(xp.maximum, stage.hats(Theta))
+    hat = reduce(xp.maximum, stage.hats(Phi, Theta))
     weights = xp.where(hat * scale < 0.5, scale * xp.ones_like(hat), xp.ones_like(hat))
     return {"s": M + F, "d": 0.5 * weights[:, None] * (M - F), "y": y[:, None]}
 
@@ -358,11 +358,17 @@ def held_out_loss(stage: SecondStage, group: Group) -> Callable[[float], float]:
 
 
 def regress(
-    groups: list[Group], reg: float | None, split: str, share: float | None, weak: bool
+    groups: list[Group],
+    reg: float | None,
+    split: str,
+    share: float | None,
+    weak: bool = False,
+    line: bool = False,
 ) -> tuple[SecondStage, float, float]:
     """Stage 2 of the rows with outcomes, ξ and its loss.
 
-    ξ is given, or the share known of the size that it is measured by, or chosen.
+    ξ is given, or the share known of the size that it is measured by, or chosen: of a line along
+    endogenous columns by evidence.
     """
     stage, loss = Equations(groups, weak).solved(groups[0].basis_x.trends)
     if split == "share":
@@ -371,7 +377,8 @@ def regress(
         reg = share * stage.size
     if reg is None:
         regs = XI * stage.size
-        reg = float(regs[loss.judged(regs).best()])
+        judged = loss.judged(regs)
+        reg = float(regs[judged.likeliest(np.arange(len(regs))) if line else judged.best()])
     return stage, float(reg), loss(reg)
 
 
