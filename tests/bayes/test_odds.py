@@ -159,14 +159,18 @@ def test_samples_copied_as_a_whole_are_the_samples():
     assert_allclose(*gains, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2])
 def test_copied_samples_are_no_spikes(d):
-    Z, U = two_normal(100, 100, d, seed=2)
+    """Error over that of a ratio of one, four draws: 1.5 and .6 if copies stay where one is out."""
     new = np.random.default_rng(5).normal(size=(500, d))
     true = np.exp(0.5 * new.sum(axis=1) - 0.125 * d)
-    found = km.DensityRatio().fit(np.repeat(Z, 4, axis=0), np.repeat(U, 4, axis=0)).predict(new)
-    off, still = ((r / (1 + r) - true / (1 + true)) ** 2 for r in (found, np.ones(500)))
-    assert off.mean() < still.mean()
+    off = []
+    for seed in (0, 1, 3, 4):
+        Z, U = (np.repeat(A, 4, axis=0) for A in two_normal(100, 100, d, seed))
+        ratio = km.DensityRatio().fit(Z, U).predict(new)
+        off.append(np.mean((ratio / (1 + ratio) - true / (1 + true)) ** 2))
+    assert np.mean(off) < 0.3 * np.mean((0.5 - true / (1 + true)) ** 2)
 
 
 def test_the_ratio_minimises_the_squares_beside_them():

@@ -323,6 +323,7 @@ class TestColumnsOfX:
         off = model.predict_quantile(new, 0.5) - np.log10(new[:, 0])
         assert np.sqrt(np.mean(off**2)) < 0.09  # .20 on a scale that bends at the median
 
+    @pytest.mark.slow
     def test_widths_over_four_decades(self):
         """Errors grow with x to 1, and no further: a wave of widths had quantiles at 4 times y."""
         rng = np.random.default_rng(2)
