@@ -125,6 +125,54 @@ def test_the_score_equals_real_refits(beside, reg):
     assert_allclose(found.coefficients(reg), ratio(every_z, every_u), rtol=1e-10)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_the_score_leaves_copies_out_together(beside, share):
+    """The score of rows that are there several times, by refits without all that are the same."""
+    rng, reg = np.random.default_rng(4), 0.1
+    of_z, of_u = (np.repeat(np.arange(k), rng.integers(1, 4, k)) for k in (40, 30))
+    Phi, U = beside[0][of_z], beside[1][of_u]
+    n, l = len(Phi), len(U)
+
+    def ratio(keep_z, keep_u) -> np.ndarray:
+        A = (1 - share) * Phi[keep_z].T @ Phi[keep_z] / n + share * U[keep_u].T @ U[keep_u] / l
+        return np.linalg.solve(A + reg * np.eye(3), U[keep_u].mean(axis=0))
+
+    every_z, every_u = np.ones(n, bool), np.ones(l, bool)
+    r_z = np.array([Phi[i] @ ratio(of_z != of_z[i], every_u) for i in range(n)])
+    r_u = np.array([U[j] @ ratio(every_z, of_u != of_u[j]) for j in range(l)])
+    J = np.mean(0.5 * (1 - share) * r_z**2) + np.mean(0.5 * share * r_u**2 - r_u)
+    each = np.bincount(of_z)[of_z], np.bincount(of_u)[of_u]
+    known = Phi, Phi.T @ Phi / n, U, np.full(l, 1 / l), share
+    assert RatioLeftOut(*known, copies=each).score(reg) == pytest.approx(J, rel=1e-10)
+
+
+def test_samples_copied_as_a_whole_are_the_samples():
+    """What is chosen, and why, does not change; all rows counted as new ones made spikes."""
+    Z, U = two_normal(60, 50, d=2)
+    alpha = np.full(50, 1 / 50)
+    once = RatioLeftOut(Z, Z.T @ Z / 60, U, alpha)
+    Z4, U4 = np.repeat(Z, 4, axis=0), np.repeat(U, 4, axis=0)
+    known = Z4, Z.T @ Z / 60, U4, np.repeat(alpha / 4, 4)
+    many = RatioLeftOut(*known, copies=(np.full(240, 4), np.full(200, 4)))
+    assert many.best() == pytest.approx(once.best(), rel=1e-6)
+    gains = [found.gain(*map(found.careful_rows, (0.01, 1.0))) for found in (once, many)]
+    assert_allclose(*gains, rtol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("d", [1, 2])
+def test_copied_samples_are_no_spikes(d):
+    """Error over that of a ratio of one, four draws: 1.5 and .6 if copies stay where one is out."""
+    new = np.random.default_rng(5).normal(size=(500, d))
+    true = np.exp(0.5 * new.sum(axis=1) - 0.125 * d)
+    off = []
+    for seed in (0, 1, 3, 4):
+        Z, U = (np.repeat(A, 4, axis=0) for A in two_normal(100, 100, d, seed))
+        ratio = km.DensityRatio().fit(Z, U).predict(new)
+        off.append(np.mean((ratio / (1 + ratio) - true / (1 + true)) ** 2))
+    assert np.mean(off) < 0.3 * np.mean((0.5 - true / (1 + true)) ** 2)
+
+
 def test_the_ratio_minimises_the_squares_beside_them():
     """½E_p r² − E_q r + ½η‖c‖² has no slope along any coordinate."""
     Z, U = two_normal(300, 200, d=3)

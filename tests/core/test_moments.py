@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from kernelmean.core.checks import NumericalWarning
 from kernelmean.core.moments import (
@@ -12,6 +12,7 @@ from kernelmean.core.moments import (
     accumulate,
     block_rows,
     canonical_order,
+    copies,
     how_often,
     once,
     row_blocks,
@@ -136,6 +137,16 @@ def test_a_table_may_be_copied_many_times(rng):
     assert [part.shape for part in rows] == [(10, 1), (10,)]
     some = once(x[:50].repeat(2, 0)[5:], y[:50].repeat(2, 0)[5:], whole=True)
     assert len(some[0]) == 95
+
+
+def test_copies_in_one_table(rng):
+    """Of one column, which may be rounded, only where all values are there equally often."""
+    X, times = rng.normal(size=(30, 2)), rng.permutation(np.repeat(np.arange(30), 4))
+    assert_array_equal(copies(X[times]), np.full(120, 4))
+    assert_array_equal(copies(X[times, :1]), np.full(120, 4))
+    assert_array_equal(copies(X[times[:90]]), np.bincount(times[:90])[times[:90]])
+    assert copies(X[times[:90], :1]) is None
+    assert copies(X) is None
 
 
 def test_rows_that_are_the_same_by_chance_are_no_copies(rng):

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import kernelmean as km
 from kernelmean.core.checks import NumericalWarning
 from kernelmean.core.sequences import parted
-from kernelmean.core.wild import without_wild
+from kernelmean.core.wild import usual_spread, without_wild
 
 
 def walk(n: int, seed: int, d: int = 1) -> np.ndarray:
@@ -107,3 +107,35 @@ def test_a_filter_learns_without_wild_states(inference):
     rest = np.delete(np.arange(120), 40)
     told = model.fit(X[rest], Z[rest], lengths=[40, 79]).filter(X[:20]).mean()
     assert_allclose(found, told, rtol=1e-12)
+
+
+def test_the_spread_of_a_column_without_its_wild_rows(rng):
+    X = rng.normal(size=(300, 3))
+    assert_array_equal(usual_spread(X), X.std(axis=0))
+    X[:3, 0] = 1000.0
+    X[5:9, 1] = 1000.0  # four are more than a few, and belong to it
+    expected = [X[3:, 0].std(), X[:, 1].std(), X[:, 2].std()]
+    assert_allclose(usual_spread(X), expected, rtol=1e-12)
+    assert_allclose(usual_spread(1e9 - 7.0 * X), 7.0 * usual_spread(X), rtol=1e-6)
+
+
+def test_rare_values_and_long_tails_are_not_wild(rng):
+    rare = np.arange(300) < 2.0
+    X = np.stack([rare, rng.exponential(size=300), rng.standard_t(2, 300)], axis=1)
+    assert_array_equal(usual_spread(X), X.std(axis=0))
+    assert_array_equal(usual_spread(X[:9] * 0.0), np.zeros(3))
+
+
+def test_wild_rows_of_x_do_not_hide_a_column(rng):
+    """With three of 300 rows at 1000 laws, and a ratio, knew nothing of that column."""
+    X = rng.normal(size=(300, 2))
+    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.3 * rng.normal(size=300)
+    new = X[3:]
+    expected = km.ConditionalEmbedding().fit(X[3:], y[3:]).predict(new)
+    X[:3, 0] = 1000.0
+    found = km.ConditionalEmbedding().fit(X, y).predict(new)
+    assert np.mean((found - expected) ** 2) < 0.05 * expected.var()
+    U = new + np.array([0.5, 0.0])
+    ratio = km.DensityRatio().fit(X, U).predict(new)
+    true = np.exp(0.5 * new[:, 0] - 0.125)
+    assert np.corrcoef(np.log(true), ratio / (1 + ratio))[0, 1] > 0.8

@@ -43,6 +43,26 @@ class TestCells:
         assert (np.diff(BY_HAND.snapped(y), axis=0) >= 0).all()
         assert (np.diff(np.clip(BY_HAND.edges(y), -9, 9), axis=0) >= 0).all()
 
+    def test_what_is_between_cells_is_between_atoms(self):
+        """Of 0, 5 and 9, with 2 to 4 seen between the first two, 8 and 10 about the last."""
+        found = Atoms(
+            np.zeros(3, int), np.array([0.0, 5.0, 9.0]), np.full(3, 0.2), np.array([-INF, 4, 8.8]),
+            np.array([3.0, 5.5, 10.5]), np.array([0.0, 4.0, 8.0]), np.array([2.0, 8.0, 10.0]),
+        )  # fmt: skip
+        y = np.array([[-1.0], [2.9], [3.0], [3.5], [3.9], [5.0], [5.6], [8.7], [9.0], [10.6], [12]])
+        expected = [0, 0, 2, 3, 3.8, 5, 5.6, 8.7, 9, 10.2, 12]
+        assert_allclose(found.snapped(y)[:, 0], expected)
+        y = np.array([[-1.0], [0.0], [1.0], [2.0], [3.0], [4.5], [5.0], [7.0], [9.0], [10.2], [12]])
+        expected = [-INF, 3, 3, 3, 3.5, 4, 5.5, 7, 10.5, 10.6, 12]
+        assert_allclose(found.edges(y)[:, 0], expected)
+
+    def test_a_cell_far_from_its_atom_moves_nothing_else(self):
+        """−999 for what is not known: outliers, of which smooth laws have less than they are."""
+        cell = np.array([-INF]), np.array([0.1]), np.array([-999.0]), np.array([-0.1])
+        found = Atoms(np.zeros(1, int), np.array([-999.0]), np.array([0.02]), *cell)
+        y = np.array([[-5.0], [0.05], [0.2], [0.3], [7.0]])
+        assert_allclose(found.snapped(y)[:, 0], [-999, -999, 0.1, 0.3, 7])
+
     def test_what_is_an_atom(self):
         y = np.r_[np.zeros(50), np.ones(4), np.arange(2.0, 48.0)]
         found = Atoms.found(np.stack([y, np.arange(100.0)], axis=1))
@@ -75,7 +95,7 @@ class TestCounts:
         interval = model.predict_interval(X, 0.9)
         draws = model.sample(X, 1, random_state=0)
         for values in (quantiles, interval.lower, interval.upper, model.mode(X)):
-            common = values[values <= 5]  # larger ones are too rare to be atoms
+            common = values[values <= model.atoms_.values[-1]]
             assert_array_equal(common, np.round(common))
         assert (draws == np.round(draws)).mean() > 0.95
         assert np.mean((interval.lower <= y) & (y <= interval.upper)) > 0.88
@@ -93,6 +113,33 @@ class TestCounts:
         again = km.load(tmp_path / "m")
         assert_array_equal(again.cdf([1.0], [[0.3]]), model.cdf([1.0], [[0.3]]))
         assert "repeated values of y" in str(model.summary())
+
+
+def test_what_is_seen_between_atoms_can_be(rng):
+    """Ages, three in five to the next five: half of the others had no probability at all."""
+    X = rng.uniform(-2, 2, (900, 1))
+    y = 40 + 8 * X[:, 0] + 8 * rng.standard_normal(900)
+    y = np.where(rng.random(900) < 0.6, 5 * np.round(y / 5), np.round(y))
+    model = km.ConditionalDensity().fit(X[:300], y[:300])
+    above, below = (model.cdf(y[300:] + half, X[300:]) for half in (0.5, -0.5))
+    heaped = y[300:] % 5 == 0
+    odds = (above - below)[~heaped & np.isin(y[300:], y[:300])]
+    assert odds.min() > 1e-6
+    assert (above - below)[heaped].mean() > 3 * odds.mean()
+    draws = model.sample(X[300:], 1, random_state=0).ravel()
+    assert abs((draws % 5 == 0).mean() - heaped.mean()) < 0.15
+
+
+def test_what_is_near_a_bound_where_outcomes_end_can_be(rng):
+    """Outcomes cut at 1.5: those just below had no density at all, and no draws."""
+    X = rng.uniform(-2, 2, (900, 1))
+    y = np.minimum(X[:, 0] + rng.standard_normal(900), 1.5)
+    model = km.ConditionalDensity().fit(X[:300], y[:300])
+    near = (y[300:] > 1.2) & (y[300:] < 1.48)
+    above, below = (model.cdf(y[300:] + by, X[300:])[near] for by in (0.02, -0.02))
+    assert (above - below).min() > 1e-4
+    draws = model.sample(X[300:], 1, random_state=0).ravel()
+    assert abs(((draws > 1.2) & (draws < 1.48)).mean() - near.mean()) < 0.03
 
 
 def test_none_where_values_differ_or_a_bandwidth_is_given(model):

@@ -251,6 +251,13 @@ def far_out(n, seed):
     return X, t[:, 0] + np.sin(2 * t[:, 1]) + 0.4 * rng.standard_normal(n)
 
 
+def decades(n, seed):
+    """x of four decades."""
+    rng = np.random.default_rng(seed)
+    x = 10.0 ** rng.uniform(-2, 2, n)
+    return x[:, None], np.log10(x) + 0.3 * rng.standard_normal(n)
+
+
 @pytest.fixture(scope="module")
 def bent():
     return km.ConditionalDensity().fit(*far_out(150, 0))
@@ -276,7 +283,7 @@ class TestColumnsOfX:
 
     def test_better_in_new_rows(self, bent, monkeypatch):
         X, y = far_out(1000, 3)
-        monkeypatch.setattr("kernelmean.densities.plan.bent_columns", lambda *_: None)
+        monkeypatch.setattr("kernelmean.densities.plan.bent_columns", lambda *_: [])
         straight = km.ConditionalDensity().fit(*far_out(150, 0))
         low, high = np.quantile(far_out(150, 0)[0], [0.0, 1.0], axis=0)
         inside = (X.clip(low, high) == X).all(axis=1)
@@ -307,7 +314,37 @@ class TestColumnsOfX:
         ):
             assert isinstance(model.kernel_x_, km.Gaussian)
 
+    def test_sizes_over_four_decades(self):
+        """y is a line in the logarithm of x, and as wide everywhere; x is as it is measured."""
+        X, y = decades(200, 0)
+        new = decades(500, 1)[0].clip(X.min(), X.max())
+        model = km.ConditionalDensity().fit(X, y)
+        assert model.kernel_x_.bend.centre == X.min()
+        off = model.predict_quantile(new, 0.5) - np.log10(new[:, 0])
+        assert np.sqrt(np.mean(off**2)) < 0.09  # .20 on a scale that bends at the median
+
+    @pytest.mark.slow
+    def test_widths_over_four_decades(self):
+        """Errors grow with x to 1, and no further: a wave of widths had quantiles at 4 times y."""
+        rng = np.random.default_rng(2)
+        X = decades(300, 2)[0]
+        new = decades(500, 3)[0].clip(X.min(), X.max())
+        y = X[:, 0] * np.exp(0.3 * rng.standard_normal(300))
+        upper = km.ConditionalDensity().fit(X, y).predict_quantile(new, 0.95) / new[:, 0]
+        large = new[:, 0] > 10.0
+        assert np.quantile(upper[large], 0.9) < 2.5  # exp(.3 · 1.645) is 1.64
+
+    def test_a_scale_from_an_end_is_for_one_tail(self):
+        """In units and from either side; where both sides are long, about the median."""
+        x, both = decades(200, 0)[0], np.random.default_rng(0).standard_t(1.5, (200, 1))
+        kernel = km.Gaussian((1.0,))
+        (found, _), (other, _) = (bent_columns(a * x + 5.0, kernel)[1] for a in (10.0, -10.0))
+        assert_allclose(found.bend(10.0 * x + 5.0), 10.0 * bent_columns(x, kernel)[1][0].bend(x))
+        assert_allclose(other.bend(5.0 - 10.0 * x), -found.bend(10.0 * x + 5.0), atol=1e-9)
+        assert_allclose(other.lengthscale, found.lengthscale)
+        assert len(bent_columns(both, kernel)) == 1
+
     def test_angles_are_not_bent(self):
         X, _ = far_out(60, 0)
-        assert bent_columns(X, km.Gaussian(1.0)) is not None
-        assert bent_columns(X, km.Periodic()) is None
+        assert bent_columns(X, km.Gaussian(1.0))
+        assert bent_columns(X, km.Periodic()) == []

@@ -11,7 +11,7 @@ from ..core import Array, Block, Labels, Line, Moments, Rows, Summary, arrays
 from ..core.checks import as_points, check_order, column_names, hushed, note_columns
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import Order, canonical_order, evenly
+from ..core.moments import Order, canonical_order, copies, evenly
 from ..core.parameters import Estimator, check_parameters, optional, positive, share
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding, as_one_embedding
@@ -129,7 +129,9 @@ class DensityRatio(Estimator):
         U = self.features_.transform(m.points)
         every = self._sums(Phi, rows_z, rows)
         beside = self._beside(every, rows_z, m.points)
-        left_out = RatioLeftOut(Phi, every.mean("xx"), U, m.weights, share, every.n, beside)
+        alone = rows is None and self.reg is None  # given one, every row is left out by itself
+        each = (copies(rows_z), copies(m.points)) if alone else (None, None)
+        left_out = RatioLeftOut(Phi, every.mean("xx"), U, m.weights, share, every.n, beside, each)
         self.reg_ = left_out.best() if self.reg is None else float(self.reg)
         self.coef_ = left_out.coefficients(self.reg_)
         self.loo_score_ = left_out.score(self.reg_)
@@ -243,4 +245,5 @@ class FewRows(NamedTuple):
 
     def _left_out(self, Phi, U, beside: Beside | None = None) -> RatioLeftOut:
         second = Phi.T @ Phi / Phi.shape[0]
-        return RatioLeftOut(Phi, second, U, self.m.weights, self.share, beside=beside)
+        each = copies(self.Z), copies(self.m.points)
+        return RatioLeftOut(Phi, second, U, self.m.weights, self.share, None, beside, each)

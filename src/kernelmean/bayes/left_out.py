@@ -1,7 +1,7 @@
 """A density ratio at rows that had no part in it: its leave-one-out score, in closed form."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..core import Array, arrays, solves
 from ..core.minimise import DECADES, minimise_log10
@@ -44,7 +44,8 @@ class RatioLeftOut:
     that m has in r(u_j).
     Equal weights are taken for a sample of the numerator; any others for the numerator itself,
     of which nothing is left out (a point with its weight is then part of a distribution, and
-    without it there would be another one). Of more than 5,000 rows the score is that of evenly
+    without it there would be another one). Copies of a row are left out together: c times 1/n
+    and c times α_j stand for these then. Of more than 5,000 rows the score is that of evenly
     spaced ones, each left out of an estimate from all the others.
 
     Parameters
@@ -54,6 +55,7 @@ class RatioLeftOut:
     share : a of the relative ratio
     n : rows that `second` is a mean over, where Phi has some of them only
     beside : r₀, of a ratio that is not a relative one; None is zero
+    copies : how often each row of Phi is there, and each of U
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class RatioLeftOut:
         share: float = 0.0,
         n: int | None = None,
         beside: Beside | None = None,
+        copies: tuple[Any, Any] = (None, None),
     ):
         self.share, self.n, self.A = share, n or Phi.shape[0], second
         if share:
@@ -78,14 +81,19 @@ class RatioLeftOut:
         self.known = 0.5 * float(square) - float(alpha @ at_u)  # of J, whatever η is
         self.m, self.rest = (alpha @ U) @ Q, self.left @ Q  # in the eigenbasis of A, as rows are
         out = alpha if sampled else 0.0 * alpha
+        of_z, of_u = (
+            arrays.namespace(at).ones_like(at) if c is None else arrays.like(c.astype(float), at)
+            for c, at in zip(copies, (at_z, at_u), strict=True)
+        )
         held = evenly(Phi.shape[0], SCORE_ROWS)
-        Phi, at_z = arrays.take(Phi, held, axis=0), arrays.take(at_z, held, axis=0)
+        Phi, at_z, of_z = (arrays.take(A, held, axis=0) for A in (Phi, at_z, of_z))
         if sampled and U.shape[0] > SCORE_ROWS:
             some = canonical_order(U)[evenly(U.shape[0], SCORE_ROWS)]
-            U, out, at_u = (arrays.take(A, some, axis=0) for A in (U, out, at_u))
+            U, out, at_u, of_u = (arrays.take(A, some, axis=0) for A in (U, out, at_u, of_u))
             alpha = out * (alpha.shape[0] / SCORE_ROWS)
         self.at_z, self.at_u, self.alpha = at_z, at_u, alpha
-        self.out = out  # of the numerator, with each of its rows
+        self.of_z, self.of_u = of_z, of_u
+        self.out = out * of_u  # of the numerator, with each of its rows
         self.P, self.V = Phi @ Q, U @ Q
         self.P2, self.V2 = self.P * self.P, self.V * self.V  # leverages for every η
 
@@ -95,7 +103,7 @@ class RatioLeftOut:
         r_z = self.at_z + self.P @ (shrink * self.rest)
         r_u = self.at_u + self.V @ (shrink * self.rest)
         of_m, v = self.V @ (shrink * self.m), self.V2 @ shrink
-        left = 1.0 - (1 - self.share) * (self.P2 @ shrink) / self.n
+        left = 1.0 - (1 - self.share) * self.of_z * (self.P2 @ shrink) / self.n
         # a numerator of one point has nothing left when that point is out
         rest = xp.where(xp.abs(1.0 - out) < 1e-12, 1.0, 1.0 - out)
         without = (of_m - out * v) / (rest * xp.clip(1 - self.share * out * v, 1e-10, None))
@@ -125,10 +133,10 @@ class RatioLeftOut:
         makes more than half of its own estimate. Below, the score can be the mean of a few large
         terms and its minimum the wildest ratio, so what is gained has to exceed its standard error.
         """
-        free = self.least(DECADES[0])
-        if free >= self.size / self.n:
+        free, most = self.least(DECADES[0]), float(arrays.namespace(self.P).max(self.of_z)) / self.n
+        if free >= self.size * most:
             return free
-        safe = self.least(-math.log10(self.n))
+        safe = self.least(math.log10(most))
         gain, error = self.gain(self.careful_rows(free), self.careful_rows(safe))
         return free if gain > error else safe
 
@@ -142,11 +150,14 @@ class RatioLeftOut:
         Otherwise a ratio that explodes where p has none makes q likelier, and nothing is against.
         """
         at_z, at_u, _, _ = self.values(reg)
-        return self.rows(at_z, at_u / (1.0 + self.V2 @ self.grid.shrink(reg) / self.n))
+        more = self.of_u * (self.V2 @ self.grid.shrink(reg)) / self.n
+        return self.rows(at_z, at_u / (1.0 + more))
 
     def gain(self, ours, theirs) -> tuple[float, float]:
         """How far J of careful rows is below that of others, and its standard error."""
         xp = arrays.namespace(self.P)
         z, u = (b - a for a, b in zip(ours, theirs, strict=True))
-        error = float(xp.var(z)) / z.shape[0] + float(xp.var(u) * (self.out @ self.out))
+        off_z, off_u = (z - xp.mean(z)) ** 2, (u - xp.mean(u)) ** 2
+        error = float(xp.mean(self.of_z * off_z)) / z.shape[0]
+        error += float((self.out**2 / self.of_u) @ off_u)
         return float(xp.mean(z) + self.alpha @ u), error**0.5

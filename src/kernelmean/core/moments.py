@@ -142,6 +142,18 @@ def how_often(X, Y) -> np.ndarray | None:
     return each[which] if copied else None
 
 
+def copies(X) -> np.ndarray | None:
+    """How often each row is there, where rows of one table are copies; None where they are not.
+
+    Of one column, which may be rounded, only if all values are there equally often.
+    """
+    rows = to_numpy(X)
+    which, each = _counted(rows)
+    if len(each) > each.max() == each.min() > 1:
+        return each[which]
+    return how_often(rows[:, :-1], rows[:, -1:])
+
+
 def numbered(copies: np.ndarray) -> np.ndarray:
     """Rows that follow their copies, how often each is there: as many numbers as are different."""
     return np.floor(np.cumsum(1.0 / copies) - 0.5 / copies).astype(int)

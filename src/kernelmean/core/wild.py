@@ -1,4 +1,4 @@
-"""Values that have no place in their series: learned from as if they were missing."""
+"""Values that have no place in their series, or column: neither decides what is usual there."""
 
 import numpy as np
 from scipy.ndimage import median_filter
@@ -6,7 +6,7 @@ from scipy.ndimage import median_filter
 from . import Array, arrays, checks
 
 AROUND = 5  # rows whose median a value is compared with, itself among them
-WILD = 30.0  # changes from row to row that it may be away
+WILD = 30.0  # changes from row to row, or deviations, that it may be away
 FEW, SHARE = 3, 0.01  # rows at most, or that share of all: more belong to the series
 FEWEST = 20  # changes by which they can be told
 
@@ -39,3 +39,19 @@ def without_wild(
         "as if missing"
     )
     return seen & ~wild
+
+
+def usual_spread(X: Array) -> Array:
+    """Standard deviations of the columns (d,); where a few rows are wild, those of the others.
+
+    Wild are rows further from the median than 30 deviations of all but the farthest few.
+    """
+    Y, spread = arrays.to_numpy(X), arrays.namespace(X).std(X, axis=0)
+    few = max(FEW, int(SHARE * len(Y)))
+    if len(Y) < FEWEST:
+        return spread
+    off = np.abs(Y - np.median(Y, axis=0))
+    usual = Y.std(axis=0, where=off <= np.sort(off, axis=0)[-few - 1])
+    wild = (off > WILD * usual) & (usual > 0)
+    wild &= wild.sum(axis=0) <= few
+    return arrays.like(Y.std(axis=0, where=~wild), X) if wild.any() else spread

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from .laws import MovedLaws
 SHARE, FEWEST = 0.01, 5  # of the rows, and in number, from which on a repeated value is an atom
 NEAR, APART = 10, 4.0  # values at either side; deviations of their counts by which it stands out
 LEVELS = 200  # quantiles of each law that cells are cut from
+FAR = 1e200  # where cells end that have no end
 NAMED = 3  # atoms of a column in a summary
 
 
@@ -22,18 +23,21 @@ class Atoms(Saveable):
 
     With F̄ the mean over the rows of the smooth distribution functions, F the empirical one,
 
-        a = min(F̄⁻¹(F(v−)), v),    b = max(F̄⁻¹(F(v)), v),
+        a = F̄⁻¹(F(v−)),    b = F̄⁻¹(F(v)):
 
-    neither beyond the atoms beside it:
-    on average over the rows an atom has the probability that it has in the data, at each x that
-    of its cell there. Where all of y are atoms (counts, ratings) these are the cut points of an
-    ordered regression.
+    on average over the rows an atom has the probability that it has in the data, at each x that of
+    its cell there. Where all of y are atoms (counts, ratings) these are the cut points of an
+    ordered regression. What is between two cells comes between the two atoms, to values that were
+    seen there: where the mass of an atom was smoothed to, they would have none otherwise.
 
     Attributes
     ----------
     columns : array of int of shape (k,)
     values, shares, low, high : array of shape (k,)
         Ascending within a column; a is −∞ at the smallest value of all, b is ∞ at the largest.
+    before, after : array of shape (k,), or None
+        The nearest values that were seen beside each. A file of an earlier version has none: what
+        is in no cell then stays where it is.
     """
 
     columns: np.ndarray
@@ -41,6 +45,8 @@ class Atoms(Saveable):
     shares: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    before: np.ndarray | None = None
+    after: np.ndarray | None = None
 
     @classmethod
     def found(cls, Y: np.ndarray) -> Atoms | None:
@@ -52,7 +58,8 @@ class Atoms(Saveable):
             if count[atom].sum() < len(column) / 2:  # not counts: rounding alone repeats values
                 atom &= count >= _by_rounding(count)
             below, size = (np.cumsum(count) - count)[atom] / len(column), count[atom] / len(column)
-            parts.append([np.full(len(size), j), values[atom], size, below, below + size])
+            beside = np.r_[values[:1], values[:-1]][atom], np.r_[values[1:], values[-1:]][atom]
+            parts.append([np.full(len(size), j), values[atom], size, below, below + size, *beside])
         columns, *rest = (np.concatenate(part) for part in zip(*parts, strict=True))
         return cls(columns.astype(int), *rest) if len(columns) else None
 
@@ -62,32 +69,42 @@ class Atoms(Saveable):
         low, high = np.empty((2, len(self.values)))
         for j in np.unique(self.columns):
             mine, smooth = self.columns == j, every[..., j].ravel()
-            v, ends = self.values[mine], [self.low[mine], np.minimum(self.high[mine], 1.0)]
-            a, b = np.quantile(smooth, ends)
-            low[mine] = np.clip(a, np.append(-np.inf, v[:-1]), v)
-            high[mine] = np.clip(b, v, np.append(v[1:], np.inf))
+            shares = self.low[mine], np.minimum(self.high[mine], 1.0)
+            low[mine], high[mine] = np.quantile(smooth, shares)
         low = np.where(self.low <= 0, -np.inf, low)
         high = np.where(self.high >= 1 - 1e-12, np.inf, high)
         return replace(self, low=low, high=high)
 
     def snapped(self, Y: np.ndarray) -> np.ndarray:
-        """Y (..., d), with what is in a cell at its atom."""
-        return self._in_cells(Y, self.values, self.values)
+        """T of Y (..., d), which takes what is in a cell to its atom."""
+        return self._through(Y, lambda ends, at: (ends, at))
 
     def edges(self, Y: np.ndarray) -> np.ndarray:
-        """Where smooth distribution functions are those at Y (..., d): ends of cells, in cells."""
-        return self._in_cells(Y, self.low, self.high)
+        """Where smooth distribution functions are those at Y: the largest y with T(y) ≤ Y."""
+        found = self._through(Y, lambda ends, at: (at, ends))
+        return np.where(np.abs(found) < FAR, found, np.copysign(np.inf, found))
 
-    def _in_cells(self, Y: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """`before` where Y is in a cell, before its atom, and `after` from there on."""
+    def _through(self, Y: np.ndarray, way: Callable) -> np.ndarray:
+        """T, or its inverse, by lines from knot to knot; Y itself beyond them.
+
+        Knots are at the ends of cells. Just outside of one T is where it is, or as near to that as
+        may be from the atom to the next value seen. From the outermost ends it comes back to Y
+        within as much as it was off.
+        """
         found = Y.copy()
+        before, after = (self.low if self.before is None else self.before), self.after
+        after = self.high if after is None else after
         for j in np.unique(self.columns):
-            mine, y = np.flatnonzero(self.columns == j), Y[..., j]
-            past = np.searchsorted(self.values[mine], y, "right")
-            left, right = mine[np.maximum(past - 1, 0)], mine[np.minimum(past, len(mine) - 1)]
-            is_left, is_right = past > 0, past < len(mine)
-            into = np.where(is_right & (y >= self.low[right]), before[right], y)
-            found[..., j] = np.where(is_left & (y <= self.high[left]), after[left], into)
+            mine, y = self.columns == j, Y[..., j]
+            v, a, b = self.values[mine], self.low[mine].clip(-FAR), self.high[mine].clip(None, FAR)
+            left = a.clip(np.minimum(before[mine], v), v)
+            right = b.clip(v, np.maximum(after[mine], v))
+            first = left[0] + min(2 * (a[0] - left[0]), left[0] - a[0])
+            last = right[-1] + max(2 * (b[-1] - right[-1]), right[-1] - b[-1])
+            ends = np.stack([a, a, b, b], axis=1).ravel()
+            at = np.stack([left, v, v, right], axis=1).ravel()
+            knots, to = way(np.r_[first, ends, last], np.r_[first, at, last])
+            found[..., j] = np.where((y < first) | (y > last), y, np.interp(y, knots, to))
         return found
 
     def lines(self, names: Sequence[str]) -> list[Line]:

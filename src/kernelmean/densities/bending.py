@@ -23,6 +23,8 @@ STRAIGHT = 1e6  # the same of what is no bend
 WIDE = 0.1  # share of a wide law in the densities that are compared
 FEWEST = 50  # rows, of which this is asked
 WORTH, CLEAR = 0.05, 3.0  # least gain in log density a row, and that in standard errors
+DOUBTED = 3.0  # twenty to one
+SIXTH = 0.159  # of the rows
 LONG = 4.5  # spreads from the median, beyond which a column has a long tail
 
 
@@ -35,7 +37,7 @@ class Bent(Kernel):
 
     @property
     def lengthscale(self) -> Any:
-        """In the middle of the data, where B is as steep as a line."""
+        """At the centre of the bend, where B is as steep as a line."""
         return self.kernel.lengthscale
 
     def scaled(self, factor) -> Self:
@@ -61,13 +63,22 @@ def resized(kernel: Any, lengthscale) -> Any:
     return replace(kernel, lengthscale=lengthscale)
 
 
-def bent_columns(X: np.ndarray, kernel: Kernel) -> Bent | None:
-    """The kernel on a scale that bends where columns have long tails; None where none has.
+def bent_columns(X: np.ndarray, kernel: Kernel) -> list[tuple[Bent, float]]:
+    """The kernel on scales that bend where columns have long tails; none where none has.
 
-    Nor for angles, of which a bent scale would not be one.
+    Nor for angles, of which a bent scale would not be one. Where tails are on one side, such as
+    those of sizes over several decades, a second scale is a logarithm from the other end on. Beside
+    each is by what log p(Y) has to be higher with it.
     """
-    bend = long_tails(X) if kernel.boxed else None
-    return None if bend is None else Bent(kernel, bend)
+    middle = long_tails(X) if kernel.boxed else None
+    if middle is None:
+        return []
+    ends = from_ends(X, middle)
+    if ends is None:
+        return [(Bent(kernel, middle), 0.0)]
+    before, after = (_middle(A)[1] for A in (X, ends(X)))
+    shorter = np.divide(after, before, out=np.ones(len(before)), where=before > 0)
+    return [(Bent(kernel, middle), 0.0), (Bent(kernel.scaled(shorter), ends), DOUBTED)]
 
 
 def long_tails(X: np.ndarray) -> Bend | None:
@@ -78,6 +89,24 @@ def long_tails(X: np.ndarray) -> Bend | None:
         return None
     scale = np.where(long, spread, STRAIGHT * spread)
     return Bend(middle, scale, X.min(axis=0), X.max(axis=0))
+
+
+def from_ends(X: np.ndarray, other: Bend) -> Bend | None:
+    """Columns with one long tail on scales that bend from the other end; None where none has one.
+
+    They are as steep as a line up to where a sixth of the rows that are not at the end are.
+    """
+    (middle, spread), low, high = _middle(X), X.min(axis=0), X.max(axis=0)
+    above = high - middle > LONG * spread
+    one = np.flatnonzero(above != (middle - low > LONG * spread))
+    if not len(one):
+        return None
+    centre, scale = other.centre.copy(), other.scale.copy()
+    for j in one:
+        centre[j] = low[j] if above[j] else high[j]
+        off = np.abs(X[:, j] - centre[j])
+        scale[j] = np.quantile(off[off > 0], SIXTH)
+    return Bend(centre, scale, low, high)
 
 
 def chosen_bend(X: np.ndarray, Y: np.ndarray, kernel: Kernel) -> Bend | None:
@@ -146,7 +175,7 @@ def _candidates(y: np.ndarray) -> np.ndarray:
 
 def _middle(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The median, and half of what two thirds of the rows span, of each column."""
-    low, middle, high = np.quantile(A, [0.159, 0.5, 0.841], axis=0)
+    low, middle, high = np.quantile(A, [SIXTH, 0.5, 1 - SIXTH], axis=0)
     spread = 0.5 * (high - low)
     return middle, np.where(spread > 0, spread, A.std(axis=0))
 

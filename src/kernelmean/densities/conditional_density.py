@@ -62,16 +62,16 @@ class ConditionalDensity(Estimator):
     likely, by .05 a row and three standard errors at least, otherwise y stays as it is. All answers
     are on the scale of y. Around a location, where a column of X has a long tail (more than 4.5
     spreads from the median c, s half of what two thirds of the rows span), kernels by name take
-    distances on that bent scale, if Y is likelier so. And a small share of a wide law, so that no
-    density is zero: where q is not positive nothing was seen, which is not to say that nothing can
-    be.
+    distances on that bent scale, or on one from the other end of the column, if Y is likelier so.
+    And a small share of a wide law, so that no density is zero: where q is not positive nothing was
+    seen, which is not to say that nothing can be.
 
     Values of y that repeat (one row in a hundred, and five at least: zeros, counts, ratings) are
     atoms where λ and the bandwidth are chosen. Each has the mass of a cell of the line about it, so
     cut that on average over x it is as frequent as in the data: quantiles, ends of intervals, modes
-    and draws within a cell are at its atom, and distribution functions step there, so that
-    P(y = v | x) is cdf(v) − cdf(v′), v′ < v in the cell. Densities, regions and the laws of `at`
-    stay smooth.
+    and draws within a cell are at its atom, those between two cells between the two atoms, and
+    distribution functions step at atoms, so that P(y = v | x) is cdf(v) − cdf(v′), v′ < v near v.
+    Densities, regions and the laws of `at` stay smooth.
 
     Outside the data, beyond the box that the rows of X fill, weights are those at the nearest point
     of the box, and the mean goes on with the slope of the least-squares line through its values at

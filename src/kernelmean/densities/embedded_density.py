@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..core import Array, Block, Labels, Line, Summary, arrays, checks
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import SEARCH_ROWS, minimise_log10
-from ..core.moments import canonical_order, evenly, how_often
+from ..core.moments import canonical_order, copies, evenly
 from ..core.parameters import Estimator, check_parameters, either, share
 from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding
@@ -261,10 +261,8 @@ def _each_once(points, weights) -> tuple[Array, Array]:
 
     Equal values of a single column are copies only where each is there as often as all others.
     """
-    rows = arrays.to_numpy(points)
-    _, first, which, each = np.unique(rows, True, True, True, axis=0)
-    alike = len(first) > each.max() == each.min() > 1
-    if not alike and how_often(rows[:, :-1], rows[:, -1:]) is None:
+    if copies(points) is None:
         return points, weights
+    _, first, which = np.unique(arrays.to_numpy(points), True, True, axis=0)
     total = np.bincount(which.ravel(), arrays.to_numpy(weights))
     return arrays.take(points, first, axis=0), arrays.like(total, points)

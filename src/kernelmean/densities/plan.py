@@ -20,7 +20,7 @@ from ..regression.bandwidth import spread_ties, with_bandwidth
 from ..regression.lengthscales import ROWS_PER_SCALE
 from ..regression.smoother import Smoother
 from ..regression.support import Support
-from .bending import bent_columns, chosen_bend
+from .bending import Bent, bent_columns, chosen_bend
 from .cells import Sums
 from .embedded_density import EmbeddedDensity
 from .fit import TINY, Fit, longest
@@ -123,7 +123,7 @@ class Plan:
         sure = float(arrays.to_numpy(location.doubt).max()) < UNSURE
         if self.location or (sure and not vary):
             return draft
-        sizes = EvidenceSearch(X, told, like=self.kernel_x) if vary else None
+        sizes = self._sizes(X, told) if vary else None
         standard, log_s = self._standard(X, Y, line, sizes)
         if not standard.varies:
             return draft
@@ -133,15 +133,29 @@ class Plan:
 
     def _line(self, X: np.ndarray, Y: np.ndarray) -> MeanSearch:
         """That of a mean; its kernel bends columns with long tails if Y is likelier so."""
-        plain = MeanSearch(self.kernel_x, X, Y, free=self.tune)
+        plain = best = MeanSearch(self.kernel_x, X, Y, free=self.tune)
+        kernels = self._bent(X)
+        least = plain.loss if kernels else 0.0
+        for kernel, doubted in kernels:
+            bent = MeanSearch(kernel, X, Y)
+            same = np.array_equal(bent.Y, plain.Y)  # outliers of y, if any, lie where both had them
+            loss = (bent if same else LocationSearch(kernel, X, plain.Y)).loss
+            if loss < least - doubted / len(X):
+                best, least = bent, loss
+        return best
+
+    def _bent(self, X: np.ndarray) -> list[tuple[Bent, float]]:
+        """Kernels that bend columns with long tails, where that is up for choice."""
         asked = self.location is None and self.tune and self.features is None
-        kernel = bent_columns(X, self.kernel_x) if asked else None
-        if kernel is None:
-            return plain
-        bent = MeanSearch(kernel, X, Y)
-        same = np.array_equal(bent.Y, plain.Y)  # outliers of y, if any, lie where both had them
-        rival = bent if same else LocationSearch(kernel, X, plain.Y)
-        return bent if rival.loss < plain.loss else plain
+        return bent_columns(X, self.kernel_x) if asked else []
+
+    def _sizes(self, X: np.ndarray, told: np.ndarray) -> EvidenceSearch:
+        """That of how wide laws are, on the scales of X on which it is likeliest."""
+        best = EvidenceSearch(X, told, like=self.kernel_x)
+        for kernel, doubted in self._bent(X):
+            bent = EvidenceSearch(X, told, like=self.kernel_x, bend=kernel.bend)
+            best = bent if bent.loss < best.loss - doubted / len(X) else best
+        return best
 
     def _learned(self, X, Y, line, draft: Draft, rows: Rows | None = None) -> Any:
         """Where laws lie, and how wide they are there, with the parameters found."""

@@ -9,12 +9,14 @@ import numpy as np
 import scipy.linalg
 
 from ..core import Array, Saveable, arrays
+from ..embedding.move import Bend
 from ..features.base import Bare
 from ..features.landmarks import Nystroem
 from ..kernels import Kernel, fitted_kernel, gaussian_along_lines
 from ..regression.lengthscales import tie_of
 from ..regression.smoother import Smoother
 from ..regression.support import Support
+from .bending import Bent
 from .location import TUNED_RANK, Design, Location, LocationSearch, Weights, clearly
 
 SMALLEST = 0.02  # quantile of |y − m(x)| below which its logarithm is that of the quantile
@@ -28,13 +30,17 @@ WIDEST = 2.0  # deviations of y, that laws far from the data may reach
 class EvidenceSearch(LocationSearch):
     """With a Gaussian kernel, whose scales part more easily, but not with few rows.
 
-    Along what has no lines with `like` itself.
+    Along what has no lines with `like` itself. On a bent scale of X, if one is given.
     """
 
-    def __init__(self, X: np.ndarray, Y: np.ndarray, begin=1.0, like: Kernel | None = None):
+    def __init__(
+        self, X: np.ndarray, Y: np.ndarray, begin=1.0, like: Kernel | None = None,
+        bend: Bend | None = None,
+    ):  # fmt: skip
         kernel = "gaussian" if like is None else gaussian_along_lines(like)
-        scales = np.broadcast_to(begin, X.shape[1])
-        super().__init__(fitted_kernel(kernel, X, columnwise=True).scaled(scales), X, Y)
+        fitted = fitted_kernel(kernel, X if bend is None else bend(X), columnwise=True)
+        fitted = fitted.scaled(np.broadcast_to(begin, X.shape[1]))
+        super().__init__(fitted if bend is None else Bent(fitted, bend), X, Y)
 
     @property
     def tie(self) -> float:

@@ -15,6 +15,7 @@ from ..core import Array, arrays, checks
 from ..core.moments import canonical_order, evenly
 from ..core.parameters import with_values
 from ..core.saving import is_sklearn_kernel
+from ..core.wild import usual_spread
 from .base import NAMED, TUNED, Kernel
 from .radial import MEDIAN_ROWS, Gaussian, Matern, _Radial
 
@@ -307,8 +308,9 @@ def fitted_kernel(
 ) -> Kernel:
     """The kernel an estimator uses: column names bound to numbers, lengthscale fixed by `X`.
 
-    With `in_units` one asked for by name takes distances of columns over their standard deviations,
-    and their units do not matter; these times some numbers, if it is an array, one a column.
+    With `in_units` one asked for by name takes distances of columns over their standard deviations
+    (those of all but a few wild rows), and their units do not matter; these times some numbers, if
+    it is an array, one a column.
     """
     found = as_kernel(kernel, name=name, columnwise=columnwise).bind(names)
     by_name = in_units is not False and isinstance(kernel, str)
@@ -325,7 +327,7 @@ def _in_units(kernel: _Radial, X, argument: str, times: bool | np.ndarray) -> Ke
     few = arrays.take(X, canonical_order(X)[evenly(X.shape[0], MEDIAN_ROWS)], axis=0)
     if X.shape[1] == 1:
         return kernel.resolve(few, argument)
-    size, spread = xp.max(xp.abs(X), axis=0), xp.std(X, axis=0)
+    size, spread = xp.max(xp.abs(X), axis=0), usual_spread(X)
     units = xp.where(arrays.still(X), size, spread)  # of what is constant its own size
     units = xp.where(units**2 > 0.0, units, xp.ones_like(units))
     units = units * arrays.like(times, units) if isinstance(times, np.ndarray) else units
