@@ -320,8 +320,7 @@ class KernelBayes(Estimator):
             signed = [laws[b].density(rows[b : b + 1, :], signed=True) for b in range(len(laws))]
             own = arrays.namespace(rows).stack(signed)
             found = arrays.to_numpy(laws.proper(own, rows[:, None, :]))
-        spread = arrays.to_numpy(self.points_).std(axis=0)
-        least = LOWEST / np.prod(np.where(spread > 0, spread, 1.0))
+        least = LOWEST / np.prod(arrays.to_numpy(arrays.units(self.points_)))
         return float(np.mean(np.log(np.maximum(found, least))))
 
     def summary(self) -> Summary:

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from scipy.special import log_softmax, softmax
 
-from ..core import Saveable
+from ..core import Saveable, arrays
 from ..core.minimise import descend
 from .em import PSEUDO, Climb, Refinement, maximised
 from .markov import Chain, pairs
@@ -140,9 +140,8 @@ def driven(search: Refinement, factor: float, found: Climb, inputs: np.ndarray) 
 
     An infinite penalty is a chain without inputs.
     """
-    scale = inputs.std(axis=0)
-    known = inputs.mean(axis=0), np.where(scale > 0, scale, 1.0)
-    chain, plain = DrivenChain.of(found.chain, *known), replace(search, maximise=Driven(np.inf))
+    chain = DrivenChain.of(found.chain, inputs.mean(axis=0), arrays.units(inputs))
+    plain = replace(search, maximise=Driven(np.inf))
     found = replace(found, chain=chain)
     held = without = plain.held_out(factor, found, plain.held_out(factor, found))
     tried: list[tuple[float, Refinement]] = []

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core import arrays
 from ..core.checks import check_count
 from ..core.extras import require
 from ..features.training import perceptron as perceptron
@@ -58,8 +59,7 @@ class Standard:
     """Columns with mean zero and variance one, as a tensor; constant ones only centred."""
 
     def __init__(self, X: np.ndarray):
-        self.centre, spread = X.mean(axis=0), X.std(axis=0)
-        self.spread = np.where(spread > 0, spread, 1.0)
+        self.centre, self.spread = X.mean(axis=0), arrays.units(X)
 
     def __call__(self, X: np.ndarray) -> Any:
         import torch

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from array_api_compat import array_namespace as namespace
 
-from .arrays import slices, take, to_numpy
+from .arrays import slices, take, to_numpy, units
 from .checks import Array, check_lengths, frozen, warn_numerical
 from .saving import Saveable
 from .threads import streamed
@@ -69,8 +69,7 @@ def canonical_order(*tables) -> np.ndarray:
     Searches choose rows, halves and landmarks from rows in this order.
     """
     rows = np.hstack([to_numpy(A) for A in tables])
-    spread = rows.std(axis=0)
-    away = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    away = (rows - rows.mean(axis=0)) / units(rows)
     far = (away**2).sum(axis=1).round(9)
     order = np.argsort(far, kind="stable")
     equal = np.diff(far[order]) == 0

@@ -39,10 +39,9 @@ class Slopes(Saveable):
     """
 
     def __init__(self, X: np.ndarray, size: float = 1.0, kernel: Kernel | None = None):
-        spread, d = X.std(axis=0), X.shape[1]
-        spread = np.where(spread > 0, spread, 1.0)
+        d = X.shape[1]
         lines = np.ones(d) if kernel is None else np.array(kernel.lines(d))
-        self.mean, self.factor = X.mean(axis=0), lines * (size / (spread * d**0.5))
+        self.mean, self.factor = X.mean(axis=0), lines * (size / (arrays.units(X) * d**0.5))
 
     def __call__(self, X) -> Array:
         return (X - arrays.like(self.mean, X)) * arrays.like(self.factor, X)
@@ -178,8 +177,7 @@ class Location(Saveable):
             smoother = Smoother.among(Phi, True, every)
             means = smoother.projected(every.mean("xy"), every.mean("y"))
         xp, n, own = arrays.namespace(Y), Y.shape[0], weighed(smoother.P**2, w)
-        scale = xp.std(Y, axis=0)
-        scale = xp.where(scale > 0, scale, 1.0)
+        scale = arrays.units(Y)
 
         def left_out(reg: float) -> tuple[Array, Array, Array]:
             """m at the rows, what it leaves of each without its own, and the leverages."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..core import Line
 from ..core.minimise import CLEAR
+from ..regression.leave_one_out import standardised
 from ..regression.smoother import with_ones
 
 SMALLEST, TINY = 1e-12, 1e-100  # variance of the errors, in those of Y; and of those
@@ -17,9 +18,7 @@ def linear_normal(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     S is the second moment of those errors, r_i = e_i/(1 − h_i).
     """
     n = len(Y)
-    spread = X.std(axis=0)  # zero too where squares vanish
-    spread = np.where((np.ptp(X, axis=0) > 0) & (spread > 0), spread, 1.0)
-    U, s, _ = np.linalg.svd(with_ones((X - X.mean(axis=0)) / spread), full_matrices=False)
+    U, s, _ = np.linalg.svd(with_ones(standardised(X)), full_matrices=False)
     U = U[:, s > 1e-10 * s[0]]
     left = np.clip(1.0 - (U * U).sum(axis=1), 1e-6, None)
     R = (Y - U @ (U.T @ Y)) / left[:, None]

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import Labels
-from ..core.arrays import as_columns, to_numpy
+from ..core.arrays import as_columns, to_numpy, units
 from ..core.checks import as_points, check_column, check_count, check_lengths, column_names
 from ..densities.conditional_density import ConditionalDensity
 from ..embedding.law import names_like
@@ -443,8 +443,7 @@ class Outcomes:
         if observed is None:
             return None
         points = to_numpy(self.model.points_x_)
-        spread = points.std(axis=0)
-        gaps = (rows[:, None, :] - points[None, :, :]) / np.where(spread > 0, spread, 1.0)
+        gaps = (rows[:, None, :] - points[None, :, :]) / units(points)
         order = np.argsort((gaps**2).sum(axis=-1), axis=1, kind="stable")
         return [observed[i][:, columns] for i in order[:, :count]]
 

@@ -193,13 +193,11 @@ def explained(points_x, points) -> np.ndarray:
     """
     some = evenly(points.shape[0], SEARCH_ROWS)
     X, Z = (arrays.to_numpy(arrays.take(A, some, axis=0)) for A in (points_x, points))
-    spread, variance = Z.std(axis=0), X.var(axis=0)
-    # rounded, so that other units tie as these do
-    U = (Z / np.where(spread > 0, spread, 1.0)).round(9)
+    U = (Z / arrays.units(Z)).round(9)  # so that other units tie as these do
     near = cKDTree(U).query(U, 2)[1]
     other = np.where(near[:, 0] == np.arange(len(U)), near[:, 1], near[:, 0])
     left = 0.5 * ((X - X[other]) ** 2).mean(axis=0)
-    return 1.0 - left / np.where(variance > 0, variance, 1.0)
+    return 1.0 - left / arrays.units(X) ** 2
 
 
 def choose_transition_reg(before, after) -> float:

@@ -65,8 +65,8 @@ class Split:
         if self.learn.X.shape[1] > NARROW:
             return told
         P, held = self.learn.lagged, self.held.lagged
-        middle, unit = P.mean(axis=0), P.std(axis=0)
-        P, held = ((A - middle) / np.where(unit > 0, unit, 1.0) for A in (P, held))
+        middle, unit = P.mean(axis=0), arrays.units(P)
+        P, held = ((A - middle) / unit for A in (P, held))
         second = P.T @ P / len(P)
         reg, _ = LeaveOneOut(P, Z - mean, solves.EigenGrid.of(second), free=1.0).best()
         slopes = solves.ridge(second, reg).solve(P.T @ (Z - mean) / len(P))

@@ -55,8 +55,7 @@ class Polynomial(Saveable):
     def of(cls, points, powers: int, straight=(), categories=()) -> Polynomial:
         """Standardised by the mean and deviation of `points`."""
         xp = arrays.namespace(points)
-        spread = xp.std(points, axis=0)
-        spread = xp.where(spread > 0, spread, xp.ones_like(spread))
+        spread = arrays.units(points)
         each = enumerate(map(few_values, arrays.to_numpy(points).T))
         few = tuple((j, values) for j, values in each if values)
         middle = xp.mean(points, axis=0)

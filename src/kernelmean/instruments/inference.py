@@ -13,6 +13,7 @@ from ..core.elsewhere import in_blocks, is_far
 from ..core.minimise import DECADES, SEARCH_ROWS, minimise_log10
 from ..core.moments import block_rows, evenly, row_blocks
 from ..core.threads import doors
+from ..regression.leave_one_out import centred, standardised
 from .basis import Basis
 from .bend import weighted_chi2
 from .choice import rows_of
@@ -393,7 +394,7 @@ class StructuralInference:
                 f"anderson_rubin needs one endogenous regressor; here are {len(roles.x)} "
                 f"regressors, {list(roles.x)}"
             )
-        C, Z = X[:, 1:] - X[:, 1:].mean(0), standard(Z[:, : len(roles.z)])
+        C, Z = centred(X[:, 1:]), standardised(Z[:, : len(roles.z)])
         controls, pair = np.column_stack([np.ones(len(y)), C]), np.column_stack([X[:, 0], y])
         less, p = unexplained(controls, pair)
         left, every = unexplained(np.column_stack([controls, Z]), pair)
@@ -462,12 +463,6 @@ def unexplained(columns: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, i
     return targets - scaled @ coef, int(rank)
 
 
-def standard(columns: np.ndarray) -> np.ndarray:
-    """Columns less their means, in deviations."""
-    size = columns.std(axis=0)
-    return (columns - columns.mean(0)) / np.where(size > 0, size, 1.0)
-
-
 def orthonormal(columns: np.ndarray) -> np.ndarray:
     """Directions of what others have left of columns in deviations."""
     U, spread, _ = np.linalg.svd(columns, full_matrices=False)
@@ -478,7 +473,7 @@ def robust_f(
     columns: np.ndarray, more: np.ndarray, target: np.ndarray, clusters: Clusters | None = None
 ) -> float:
     """F of more columns beside the first: Wald's statistic by the rows' scores, by k."""
-    left, p = unexplained(columns, np.column_stack([standard(more), target]))
+    left, p = unexplained(columns, np.column_stack([standardised(more), target]))
     U, x = orthonormal(left[:, :-1]), left[:, -1]
     (n, k), b = U.shape, x @ U
     if not k or n <= p + k or not x.any():

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..chains.emission import LOG_2PI
+from ..core import arrays
 from .backbone import FittedBackbone, Form, PastState, Track, Transform, lags, mean_of, times
 
 LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # θ beside a difference,
@@ -298,8 +299,7 @@ def normal(errors: np.ndarray, floor: float) -> np.ndarray:
 
 def spreads(Y: np.ndarray) -> np.ndarray:
     """The power of two nearest to the standard deviation of each column; 1 where it is zero."""
-    spread = Y.std(axis=0)
-    return np.exp2(np.round(np.log2(np.where(spread > 0, spread, 1.0))))
+    return np.exp2(np.round(np.log2(arrays.units(Y))))
 
 
 def filled(Y: np.ndarray, seen: np.ndarray) -> np.ndarray:

@@ -172,8 +172,7 @@ def _last_seen(rows: Rows) -> np.ndarray:
     Y = arrays.to_numpy(rows.points)
     last = np.maximum.accumulate(np.where(rows.seen, np.arange(len(Y)), -1))
     Y = Y[np.where(last >= 0, last, np.argmax(rows.seen))]
-    spread = Y.std(axis=0)
-    return Y / np.where(spread > 0, spread, 1.0) if Y.shape[1] > 1 else Y
+    return Y / arrays.units(Y) if Y.shape[1] > 1 else Y
 
 
 def _averaged(Y: np.ndarray, sequences: list[slice], window: float) -> np.ndarray:
