@@ -807,7 +807,7 @@ def test_what_a_filter_says_of_other_mistakes():
         (lambda: model.filter(X, supervision=(X, Z[:3], 1.0)), "z_s has 3 rows"),
         (lambda: model.filter(X, supervision=(X, Z[:, :1], 1.0)), "z_s has 1 columns"),
         (lambda: model.filter(X, supervision=(X[:, :1], Z, 1.0)), "x_s has 1 columns"),
-        (lambda: model.filter(X, supervision=(X, Z, [1.0, 2.0])), "strength has shape"),
+        (lambda: model.filter(X, supervision=(X, Z, [1.0, 2.0])), "strength has 2 values"),
         (lambda: model.filter(X, supervision=lambda t, x, m: 3), "supervision must be a tuple"),
         (lambda: model.filter(X, supervision=lambda t, x, m: (x, m.mean())), "supervision must be"),
         (lambda: model.start().update(X[0], (X[:1], Z[:1], -1.0)), "strength is -1"),

@@ -33,8 +33,4 @@ def targets(z_s, s: int) -> tuple[Array, Array]:
 def each_strength(strength, s: int) -> np.ndarray:
     """One checked strength per row of the supervision."""
     values = arrays.to_numpy(checks.as_floats(strength, "strength"))
-    if values.ndim and values.shape != (s,):
-        raise ValueError(f"strength has shape {values.shape}; a number, or {s} of them, is needed")
-    for value in values.ravel():
-        checks.check_positive(float(value), "strength", zero=True)
-    return np.array(np.broadcast_to(values, (s,)))
+    return np.broadcast_to(checks.as_each(values, s, "strength", zero=True), s).copy()

@@ -151,7 +151,7 @@ class Plan:
         if self.bandwidth is None:
             return None
         columns = draft.rows.points if space is None else space.directions
-        return one_or_each(checks.as_widths(self.bandwidth, columns.shape[1], "bandwidth"))
+        return one_or_each(checks.as_each(self.bandwidth, columns.shape[1], "bandwidth"))
 
     def search(self, draft: Draft, space: Variates | None, limit: int, **rules) -> Refinement:
         """EM on some of the rows, not yet begun."""

@@ -5,7 +5,7 @@ from scipy.ndimage import minimum_filter
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
-from ..core.checks import as_widths, warn_numerical
+from ..core.checks import as_each, warn_numerical
 from ..core.moments import evenly
 from ..kernels import median_lengthscale
 from .densities import Expansion, blocks, check_varying, exponents, normal
@@ -97,7 +97,7 @@ class KCDE(Expansion):
 
 def _bandwidths(value, d: int, name: str) -> np.ndarray | None:
     """One bandwidth per column, from a number, one number per column, or None."""
-    return None if value is None else np.broadcast_to(as_widths(value, d, name), d).copy()
+    return None if value is None else np.broadcast_to(as_each(value, d, name), d).copy()
 
 
 def _loo_score(

@@ -335,12 +335,12 @@ def check_positive(value, name: str, *, zero: bool = False) -> float:
     return value
 
 
-def as_widths(values, d: int, name: str) -> np.ndarray:
-    """A positive number, or one for each of d columns."""
+def as_each(values, k: int, name: str, *, zero: bool = False) -> np.ndarray:
+    """A positive number (or zero, when that has a meaning), or one for each of k."""
     given = np.ravel(np.asarray(values, dtype=object))
-    if len(given) not in (1, d):
-        raise ValueError(f"{name} has {len(given)} values; one, or one per column ({d}), is needed")
-    return np.array([check_positive(value, name) for value in given])
+    if len(given) not in (1, k):
+        raise ValueError(f"{name} has {len(given)} values; one, or {k}, is needed")
+    return np.array([check_positive(value, name, zero=zero) for value in given])
 
 
 def check_count(value, name: str, *, minimum: int = 1, maximum: float = np.inf) -> int:

@@ -629,7 +629,7 @@ class MeanEmbedding(Scored, WeightedPoints):
         m, width = self._proper(), self._width(bandwidth)
         if width is None:
             return m, recovery.default_bandwidth(m)
-        checks.as_widths(width, self._points.shape[1], "bandwidth")
+        checks.as_each(width, self._points.shape[1], "bandwidth")
         return m, width
 
     def _lines(self, bandwidth) -> Iterator[Any]:
