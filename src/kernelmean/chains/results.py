@@ -55,10 +55,6 @@ class ObservationLaw(Law):
         each = [kernel.on([j], d) if apart else kernel for j in range(d)]
         return tuple(0.0 if isinstance(own, Delta) else None for own in each)
 
-    def quantile(self, q) -> Array:
-        """Quantiles of every column: (m, d) for a number, (m, len(q), d) for a list."""
-        return self.embedding.quantile(q, self._smoothing)
-
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
         """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
         if kind != "central":  # of the density, as `density` has it

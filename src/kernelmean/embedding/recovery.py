@@ -60,14 +60,21 @@ def lines(
 ) -> Iterator[Any]:
     """The distributions of each column: a `Line`, or `_Steps` without a bandwidth."""
     every, d = m.members(), m.points.shape[1]
-    given = None if bandwidth is None else checks.as_each(bandwidth, d, "bandwidth", zero=True)
-    for j, width in enumerate(np.broadcast_to(given, d).tolist()):
+    for j, width in enumerate(_bandwidths(bandwidth, d)):
         if width == 0:
             yield _Steps(every, j)
         else:
             column = WeightedPoints(every.points[:, [j]], *every.factors, m.kernel.on([j], d))
             own = default_bandwidth(column) if width is None else width
             yield Line(column, own, wide=wide and wide.on(j), nearest=nearest)
+
+
+def _bandwidths(bandwidth, d: int) -> list[float | None]:
+    given = [bandwidth] * d if np.ndim(bandwidth) == 0 else np.asarray(bandwidth).tolist()
+    each = [b if b is None else checks.check_positive(b, "bandwidth", zero=True) for b in given]
+    if len(each) != d:
+        raise ValueError(f"bandwidth has {len(each)} entries; one number, or {d}, is needed")
+    return each
 
 
 class _Steps:
