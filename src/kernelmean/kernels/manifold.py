@@ -125,11 +125,7 @@ class Periodic(Gaussian, named=True, tuned=True):
         # ∫ exp(κ(cos u − 1)) du = 2π e^{−κ} I₀(κ)
         return float(np.log(self._periods(d) * i0e(self._concentrations(d))).sum())
 
-    def distribution(self, X, Y) -> Array:
-        raise ValueError(f"{self!r} has no distribution function: a circle has no lower end")
-
-    def reach(self, mass: float) -> float | None:
-        return None
+    distribution, reach = Kernel.distribution, Kernel.reach  # a circle has no lower end
 
     def turn(self) -> float | None:
         return float(self._periods(1)[0])
@@ -222,9 +218,6 @@ class Rotation(Kernel, named=True):
 
     def project(self, X) -> Array:
         return nearest_rotations(X)
-
-    def smoothing(self, bandwidth) -> Kernel:
-        raise ValueError(f"{self!r} has no density: none is taken on the space of rotations")
 
 
 def flat_matrices(X, name: str) -> Array:
