@@ -59,6 +59,11 @@ class MovedLaws(Saveable, Law):
         return self._embedding
 
     @property
+    def plain(self) -> bool:
+        """Whether they are no more than the embedding."""
+        return self.move.idle and self.wide is None and self.drawn is None
+
+    @property
     def labels(self) -> Labels:  # type: ignore[override]
         """Of columns and rows."""
         return self._embedding.labels
@@ -351,7 +356,7 @@ class MovedLaw(MeanEmbedding):
     def of(cls, laws: MovedLaws) -> MeanEmbedding:
         """Of a batch of one; where nothing is moved or mixed, its embedding."""
         m, move = laws.embedding[0], laws.move
-        if move.idle and laws.wide is None and laws.drawn is None:
+        if laws.plain:
             return m
         widths = None if move.widths is None else move.widths[0]
         points = arrays.to_numpy(m.points)
