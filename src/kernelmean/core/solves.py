@@ -115,17 +115,6 @@ def ridge(second, reg: float) -> Ridge:
     return _pseudo_ridge(A)
 
 
-def solve_once(second, reg: float, b) -> Array:
-    """(second + reg·I)⁻¹b for one vector: `ridge(second, reg).solve(b)` in one LAPACK call."""
-    if isinstance(second, np.ndarray):
-        A = add_to_diagonal(second, reg)
-        largest = A.diagonal().max()
-        factor, x, failed = scipy.linalg.lapack.dposv(A.T, b, lower=1, overwrite_a=1)
-        if not failed and factor.diagonal().min() ** 2 > 10 * EPS * largest:
-            return x
-    return ridge(second, reg).solve(b)
-
-
 def _pseudo_ridge(A) -> Ridge:
     values, vectors = eigh(A)
     keep = int(namespace(A).sum(values > A.shape[0] * EPS * values[-1]))

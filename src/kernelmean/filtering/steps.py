@@ -113,7 +113,7 @@ class Importance(Saveable):
         told = []
         for b in range(len(m)):
             d, Phi, readout = active(self.kept(m[b]), self.Phi, self.readout)
-            u = solves.solve_once(weighted(Phi, d), self.reg, coordinates[b, :])
+            u = solves.ridge(weighted(Phi, d), self.reg).solve(coordinates[b, :])
             told.append((u, (d * (Phi @ u)) @ readout))
         return told
 
@@ -151,7 +151,7 @@ class Covariances:
         v_i = d_i (φ_i − μ)ᵀu, u = (C + λI)⁻¹ change: the covariances of a Rauch–Tung–Striebel
         smoother (MATH §13.1). No change, or no share, moves nothing.
         """
-        u = solves.solve_once(self.cov, reg, change)
+        u = solves.ridge(self.cov, reg).solve(change)
         return u, self.weights(u) @ self.rule.readout
 
     def weights(self, u) -> Array:
