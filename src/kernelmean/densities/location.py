@@ -209,8 +209,6 @@ class Location(Saveable):
 
     def along(self, line: Location, straight: np.ndarray) -> Location:
         """With some columns of m as a line through the same rows has them: in NumPy, in fitting."""
-        if not straight.any():
-            return self
         d, coef, beyond = len(line.line.mean), self.coef.copy(), copy(self.beyond)
         own, other = line.line.factor, self.line.factor
         ratio = np.divide(own, other, out=np.zeros(d), where=other > 0)

@@ -197,8 +197,6 @@ class Plan:
     @stage("scales")
     def refined(self, draft: Draft, X, Y) -> Draft:
         """The draft taken further, on at most `ROWS` rows."""
-        if draft.search.idle:
-            return draft
         X, Y = self._few(ROWS, X, Y)
         line = draft.line and draft.line.further(X, Y, draft.weights)
         location = self._learned(X, Y, line, draft)

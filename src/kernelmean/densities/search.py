@@ -214,11 +214,6 @@ class DensitySearch:
         return other
 
     @property
-    def idle(self) -> bool:
-        """Whether everything is given."""
-        return not self.free and self.reg is not None and not self.sought
-
-    @property
     def scales(self) -> np.ndarray:
         """Factors of the lengthscales of X."""
         return 10.0 ** self._u[:-1]
