@@ -150,8 +150,5 @@ def _smoothest(losses: list[np.ndarray]) -> int:
 
 def _standardised(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows, their centre and spread; a constant column is zero."""
-    size = np.abs(rows).max(axis=0)
-    size = np.where(size > 0, size, 1.0)  # whose square may be no number
-    unit = rows / size
-    centre, spread = unit.mean(axis=0), arrays.units(unit)
-    return (unit - centre) / spread, centre * size, spread * size
+    centre, spread = rows.mean(axis=0), arrays.units(rows)
+    return (rows - centre) / spread, centre, spread
