@@ -327,10 +327,12 @@ class LocationSearch:
         self._u: np.ndarray = start._u if start else begin
         if not free:
             return
-        if start is None and self.d > 1:
+        in_step = start is None and self.d > 1
+        if in_step:
             self._descend(begin, np.inf)
         self._descend(self._u, self.tie)
-        if start is None and self._stuck:
+        # still in step where no row is near another, so that nothing parts them
+        if in_step and np.isfinite(self._tie) and np.ptp(self._u[: self.d]) == 0:
             there, loss = self._u, self.loss
             self._descend(begin, self.tie)
             self._u = self._u if self.loss < loss else there
@@ -340,11 +342,6 @@ class LocationSearch:
         self.scaled.choose(u[: self.d])
         found = descend(self._loss, u, self._bounds, STEPS, TOL)
         self._u = found.round(DIGITS - 1)  # its loss is flatter still
-
-    @property
-    def _stuck(self) -> bool:
-        """Whether free scales are in step: no row is near another, so that nothing parts them."""
-        return self.d > 1 and np.isfinite(self._tie) and np.ptp(self._u[: self.d]) == 0
 
     @property
     def tie(self) -> float:
