@@ -375,8 +375,7 @@ class ConditionalDensity(Estimator):
         lengthscale : float or sequence of float, optional
             Of `kernel_x_`.
         """
-        check_is_fitted(self)
-        fit, points = self._fit, self.points_
+        fit, points = self.fit_, self.points_
         bandwidth = fit.kernel_y.lengthscale if bandwidth is None else bandwidth
         kernel = with_bandwidth(fit.kernel_y, bandwidth, arrays.to_numpy(points), "kernel_y")
         reg = fit.reg if reg is None else checks.check_positive(reg, "reg", zero=True)
@@ -393,8 +392,7 @@ class ConditionalDensity(Estimator):
 
     def summary(self) -> Summary:
         """The fit in words and numbers: rows, kernels, bandwidth, λ."""
-        check_is_fitted(self)
-        n, d, bend = self._fit.smoother.n, self.points_.shape[1], self._fit.bend
+        n, d, bend = self.fit_.smoother.n, self.points_.shape[1], self.bend_
         columns = names_like(self, self.n_features_in_)
         targets = Labels.of(None, self.target_names_).named(d)
         what = "residuals around a smooth mean" if self.location_ else "y itself"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from ..core import Array, Interval, Labels, Saveable, arrays, checks
+from ..core import Array, Interval, Saveable, arrays, checks
 from ..core.interval import ends as parts_of
 from ..core.interval import of_ends
 from ..core.moments import row_blocks
@@ -43,20 +43,18 @@ class MovedLaws(Saveable, Law):
         Factors of the distances of points from their mean: what has a bandwidth stands there.
     """
 
+    embedding: MeanEmbedding
+
     def __init__(
         self, embedding: MeanEmbedding, move: Move = STILL,
         wide: Wide | None = None, drawn: np.ndarray | None = None,
     ):  # fmt: skip
-        self._embedding, self.move, self.wide, self.drawn = embedding, move, wide, drawn
+        self.embedding, self.labels = embedding, embedding.labels
+        self.move, self.wide, self.drawn = move, wide, drawn
 
     def carrying(self, *known) -> MovedLaws:
         """The same with what an estimator knows of them, as `MeanEmbedding.carrying`."""
-        return MovedLaws(self._embedding.carrying(*known), self.move, self.wide, self.drawn)
-
-    @property
-    def embedding(self) -> MeanEmbedding:
-        """The batch of weighted points e_j, before any move."""
-        return self._embedding
+        return MovedLaws(self.embedding.carrying(*known), self.move, self.wide, self.drawn)
 
     @property
     def plain(self) -> bool:
@@ -64,20 +62,15 @@ class MovedLaws(Saveable, Law):
         return self.move.idle and self.wide is None and self.drawn is None
 
     @property
-    def labels(self) -> Labels:  # type: ignore[override]
-        """Of columns and rows."""
-        return self._embedding.labels
-
-    @property
     def weights(self) -> Array:
         """w_bj, shape (m, n)."""
-        return self._embedding.weights
+        return self.embedding.weights
 
     def __len__(self) -> int:
-        return len(self._embedding)
+        return len(self.embedding)
 
     def __repr__(self) -> str:
-        n, d = self._embedding.points.shape
+        n, d = self.embedding.points.shape
         return f"MovedLaws({len(self)} laws on {n} points in {d} dimension(s))"
 
     def __getitem__(self, index) -> Any:
@@ -85,17 +78,17 @@ class MovedLaws(Saveable, Law):
         chosen = np.arange(len(self))[index].tolist()
         if isinstance(chosen, int):
             return MovedLaw.of(self[[chosen]])
-        return MovedLaws(self._embedding[chosen], self.move.of(chosen), self.wide, self.drawn)
+        return MovedLaws(self.embedding[chosen], self.move.of(chosen), self.wide, self.drawn)
 
     def marginal(self, columns) -> MovedLaws:
         """The laws of some columns, in the order asked for."""
         wide = None if self.wide is None else self.wide.on(columns)
         drawn = None if self.drawn is None else self.drawn[np.atleast_1d(columns)]
-        return MovedLaws(self._embedding.marginal(columns), self.move.on(columns), wide, drawn)
+        return MovedLaws(self.embedding.marginal(columns), self.move.on(columns), wide, drawn)
 
     def __call__(self, Y) -> Array:
         """The embeddings as functions at rows of Y, as `MeanEmbedding`: without the wide law."""
-        m = self._embedding
+        m = self.embedding
         if self.move.idle:
             return m(Y)
         return arrays.namespace(m.points).stack([self[b](Y) for b in range(len(self))])
@@ -105,7 +98,7 @@ class MovedLaws(Saveable, Law):
 
         Without the wide law: what is beyond all points, the factor may rule out.
         """
-        m = self._embedding
+        m = self.embedding
         if self.move.idle:
             return MovedLaws(m.tilted(factor))
         each = [tilts(factor, self[b].points) for b in range(len(self))]
@@ -115,25 +108,25 @@ class MovedLaws(Saveable, Law):
     def smoothed(self, kernel: Any, wide: Wide | None) -> MovedLaws:
         """With densities by another kernel, of this lengthscale, and another wide law."""
         width = tuple(np.broadcast_to(kernel.lengthscale, self._d).tolist())
-        return MovedLaws(self._embedding.altered(_kernel=kernel, _bandwidth=width), self.move, wide)
+        return MovedLaws(self.embedding.altered(_kernel=kernel, _bandwidth=width), self.move, wide)
 
     # ------------------------------------------------------------ answers
 
     def mean(self) -> Array:
         if self.move.bend is None:
-            return self._like(self.move(arrays.to_numpy(self._embedding.mean())))
+            return self._like(self.move(arrays.to_numpy(self.embedding.mean())))
         return self._of_each(lambda m: m.mean())
 
     def std(self) -> Array:
         if self.move.bend is not None:
             return self._of_each(lambda m: m.std())
-        std, widths = self._embedding.std(), self.move.widths
+        std, widths = self.embedding.std(), self.move.widths
         return std if widths is None else std * self._like(widths)
 
     def cov(self) -> Array:
         if self.move.bend is not None:
             return self._of_each(lambda m: m.cov())
-        cov, widths = self._embedding.cov(), self.move.widths
+        cov, widths = self.embedding.cov(), self.move.widths
         return cov if widths is None else cov * self._like(widths[:, :, None] * widths[:, None, :])
 
     def quantile(self, q) -> Array:
@@ -168,7 +161,7 @@ class MovedLaws(Saveable, Law):
 
     def probability(self, event: Callable) -> Array:
         if self.move.idle:
-            return self._embedding.probability(event)
+            return self.embedding.probability(event)
         return self._of_each(lambda m: m.probability(event))
 
     def density(self, Y) -> Array:
@@ -224,7 +217,7 @@ class MovedLaws(Saveable, Law):
 
     @property
     def _d(self) -> int:
-        return self._embedding.points.shape[1]
+        return self.embedding.points.shape[1]
 
     def rows(self, Y, name: str = "Y") -> np.ndarray:
         """Rows of finite numbers with as many columns as the points, as NumPy array."""
@@ -232,12 +225,12 @@ class MovedLaws(Saveable, Law):
         return arrays.as_columns(Y, self._d, name, "the training y")
 
     def _like(self, values: np.ndarray) -> Array:
-        return arrays.like(values, self._embedding.points)
+        return arrays.like(values, self.embedding.points)
 
     @cached_property
     def _kernels(self) -> MeanEmbedding:
         """The batch of points that kernels stand at, before any move."""
-        m = self._embedding
+        m = self.embedding
         if self.drawn is None:
             return m
         return m.moved(m.points * arrays.like(self.drawn - 1.0, m.points))
@@ -247,7 +240,7 @@ class MovedLaws(Saveable, Law):
         """How these are moved, so that means are those of the weighted points."""
         if self.drawn is None:
             return self.move
-        back = (1.0 - self.drawn) * arrays.to_numpy(self._embedding.mean())
+        back = (1.0 - self.drawn) * arrays.to_numpy(self.embedding.mean())
         return replace(self.move, shift=self.move.straight(back))
 
     def _of_each(self, answer: Callable) -> Array:
@@ -277,7 +270,7 @@ class MovedLaws(Saveable, Law):
 
     def dense(self) -> MovedLaws:
         """The same with all weights formed, for laws that are asked many times."""
-        whole = self._embedding.altered(_left=self.weights, _right=None)
+        whole = self.embedding.altered(_left=self.weights, _right=None)
         return MovedLaws(whole, self.move, self.wide, self.drawn)
 
     def _positive(self, moved: np.ndarray, kind: type = float) -> np.ndarray:
