@@ -310,7 +310,7 @@ def test_a_bandwidth_that_collapses_on_ties_is_reported():
         ({"bandwidth_x": 0.0}, "bandwidth_x is 0.0"),
         (
             {"bandwidth_y": [1.0, 2.0]},
-            "bandwidth_y has 2 values; one, or 1, is needed",
+            "bandwidth_y has 2 values; one, or one for each of 1, is needed",
         ),
         ({"bandwidth_x": [1.0, np.nan]}, "bandwidth_x is nan"),
         ({"bandwidth_x": "median"}, "bandwidth_x is 'median'"),

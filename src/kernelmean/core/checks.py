@@ -339,7 +339,7 @@ def as_each(values, k: int, name: str, *, zero: bool = False) -> np.ndarray:
     """A positive number (or zero, when that has a meaning), or one for each of k."""
     given = np.ravel(np.asarray(values, dtype=object))
     if len(given) not in (1, k):
-        raise ValueError(f"{name} has {len(given)} values; one, or {k}, is needed")
+        raise ValueError(f"{name} has {len(given)} values; one, or one for each of {k}, is needed")
     return np.array([check_positive(value, name, zero=zero) for value in given])
 
 

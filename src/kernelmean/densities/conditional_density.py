@@ -295,7 +295,15 @@ class ConditionalDensity(Estimator):
             `to_frame`.
         """
         laws = self._laws(X)
-        return laws.embedding if laws.plain else laws
+        m, move = laws.embedding, laws.move
+        if laws.wide or laws.drawn is not None or move.bend is not None:
+            return laws
+        if move.shift is None:
+            return m
+        if len(laws) > 1:
+            return laws
+        widths = None if move.widths is None else move.widths[0]
+        return m.moved(arrays.like(move.shift, m.points), widths)
 
     def weights(self, X) -> Array:
         """w_j(x), shape (batch, n); they belong to `points_`."""

@@ -57,11 +57,6 @@ class MovedLaws(Saveable, Law):
         return MovedLaws(self.embedding.carrying(*known), self.move, self.wide, self.drawn)
 
     @property
-    def plain(self) -> bool:
-        """Whether they are no more than the embedding."""
-        return self.move.idle and self.wide is None and self.drawn is None
-
-    @property
     def weights(self) -> Array:
         """w_bj, shape (m, n)."""
         return self.embedding.weights
@@ -349,7 +344,7 @@ class MovedLaw(MeanEmbedding):
     def of(cls, laws: MovedLaws) -> MeanEmbedding:
         """Of a batch of one; where nothing is moved or mixed, its embedding."""
         m, move = laws.embedding[0], laws.move
-        if laws.plain:
+        if move.idle and laws.wide is None and laws.drawn is None:
             return m
         widths = None if move.widths is None else move.widths[0]
         points = arrays.to_numpy(m.points)
