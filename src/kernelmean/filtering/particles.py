@@ -99,7 +99,7 @@ class ParticleMachine(NodeMachine):
 
     def coordinates(self, X) -> np.ndarray:
         """Observations in the units of the laws."""
-        return (X - self.middle_x) / self.units_x
+        return self._seen(X)
 
     def _one(self, step: Step, x: np.ndarray) -> Step:
         laws = self._tables[1].at(step.cloud)
