@@ -843,6 +843,22 @@ def test_too_few_rows_for_a_line():
 
 
 @pytest.mark.parametrize(
+    ("season", "order", "inputs"), [(4, "auto", 0), (12, "auto", 0), (12, 2, 0), (4, 1, 2)]
+)
+def test_as_few_rows_as_the_error_says(season, order, inputs):
+    """It said three seasons, and six rows for a lag: twelve quarters were refused."""
+    n = 2 * season + 8 + 4 * (order if order != "auto" else 0) + 2 * inputs
+    rng = np.random.default_rng(0)
+    Y, U = rng.standard_normal((n, 1)), rng.standard_normal((n, inputs)) if inputs else None
+    options, everything = km.Backbone(order=order, season=season), np.ones(n, dtype=bool)
+    assert lines.search(options, Y, everything, [slice(0, n)], U)
+    fewer = None if U is None else U[1:]
+    assert lines.search(options, Y[1:], everything[1:], [slice(0, n - 1)], fewer) is None
+    with pytest.raises(ValueError, match="two seasons and eight rows"):
+        km.KernelStateSpace(backbone=options).fit(Y[1:], inputs=fewer)
+
+
+@pytest.mark.parametrize(
     ("field", "value"), [("order", -1), ("trend", "ctt"), ("difference", 2), ("season", 1)]
 )
 def test_bad_options(field, value):
