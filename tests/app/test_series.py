@@ -234,6 +234,28 @@ def test_times_that_stand_still_are_pointed_out(sequence, count):
     assert all("--sequence" in text for text in said)
 
 
+@pytest.mark.parametrize(
+    ("freq", "gone", "told"),
+    [
+        ("MS", [], None),  # 28 to 31 days
+        ("MS", [20, 21, 60], (20, 2)),
+        ("B", [], None),  # a weekend is no gap
+        ("D", [39], None),  # the last
+        ("QS", [1], (1, 1)),
+    ],
+)
+def test_rows_that_are_absent_are_pointed_out(freq, gone, told):
+    """Seasons are counted by rows, and were a month off from there on, without a word."""
+    days = pd.date_range("2015-01-01", periods=100 if freq == "MS" else 40, freq=freq)
+    frame = pd.DataFrame({"y": 0.0, "day": days.astype(str)}).drop(gone)
+    frame.index = range(1, len(frame) + 1)
+    table = Table(Path("walk.csv"), frame, frozenset())
+    (*said,) = Rows.of(frame[["y"]], table, None, "day").said
+    assert len(said) == (told is not None)
+    assert all(f"After row {told[0]} 'day'" in text for text in said)
+    assert all(f"({told[1]} such places)" in text for text in said)
+
+
 def test_years_with_a_decimal_point_are_years():
     frame = pd.DataFrame({"year": [1990.0, 1991.0, 1992.0, 1993.0]}, index=range(1, 5))
     read = read_times(Table(Path("walk.csv"), frame, frozenset()), "year", Rows(frame, [4], []))

@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 import kernelmean as km
 from kernelmean.datasets import make_rotation
 from kernelmean.filtering.held_out import parted
+from kernelmean.filtering.laws import moves_smoothly, repeats
 
 
 def quadratic(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -31,6 +32,17 @@ def blind(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def off(model, X, Z) -> float:
     return float(np.mean((model.predict(X).reshape(Z.shape) - Z) ** 2))
+
+
+def counted(X: np.ndarray) -> np.ndarray:
+    """Kalman's filter of a count whose steps have variance 2, seen with noise 2."""
+    mean, variance, found = 0.0, 0.0, []
+    for x in X:
+        variance = variance + 2.0
+        gain = variance / (variance + 4.0)
+        mean, variance = mean + gain * (x - mean), (1 - gain) * variance
+        found.append(mean)
+    return np.array(found)
 
 
 @pytest.mark.slow
@@ -136,6 +148,33 @@ class TestUnasked:
     def test_states_that_repeat_have_the_rule(self):
         model = km.KernelBayesFilter().fit(self.TRAIN.X, self.TRAIN.Z.round(0))
         assert "densities" not in model.held_out_
+
+    def test_labels_and_what_is_mostly_zero_repeat(self):
+        rng = np.random.default_rng(0)
+        for z in (rng.integers(7, size=300), np.maximum(rng.standard_normal(300) - 0.3, 0.0)):
+            assert not moves_smoothly(z)
+        for z in (rng.normal(10, 1, 300).round(1), rng.poisson(20, 300)):
+            assert moves_smoothly(z)
+            assert repeats(z)
+
+    @pytest.mark.slow
+    def test_a_count_that_leaves_what_was_learned(self):
+        """The rule was taken, since its values repeat: 30 times the variance of the states."""
+        errors = []
+        for seed in range(3):
+            rng = np.random.default_rng(seed)
+            moves = rng.poisson(1.0, 400) - rng.poisson(1.0, 400)
+            Z = np.cumsum(moves)[:, None] * 1.0
+            X = Z + 2.0 * rng.standard_normal(Z.shape)
+            model = km.KernelBayesFilter().fit(X[:200], Z[:200])
+            assert model.machine_.counts["nodes"]
+            result = model.filter(X[200:])
+            lower, upper = result.interval(0.9)
+            assert 0.8 < ((lower <= Z[200:]) & (Z[200:] <= upper)).mean() < 0.97
+            off = result.mean() - Z[200:]
+            errors.append([np.mean(off**2), np.mean((counted(X)[200:] - Z[200:]) ** 2)])
+        own, known = np.mean(errors, axis=0)
+        assert own < 1.15 * known
 
     def test_sequences_of_a_row_or_two_are_not_compared(self):
         X, Z = self.TRAIN.X, self.TRAIN.Z

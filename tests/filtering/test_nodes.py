@@ -544,6 +544,42 @@ def test_a_constant_state_is_named():
         km.KernelBayesFilter(**DENSE).fit(X, Z)
 
 
+class TestASensorThatIsDead:
+    """A constant column of observations once had the rule taken, whose error was twice as large."""
+
+    X, Z, NEW, LATER = data()
+
+    def with_dead(self, X: np.ndarray) -> np.ndarray:
+        return np.column_stack([X[:, 0], np.full(len(X), 0.1), X[:, 1]])
+
+    def test_answers_are_those_without_it(self, model):
+        other = km.KernelBayesFilter(**DENSE).fit(self.with_dead(self.X), self.Z)
+        seen = self.with_dead(with_gaps(self.NEW))
+        for verb in ("filter", "smooth"):
+            told = getattr(model, verb)(with_gaps(self.NEW)).mean()
+            assert_allclose(getattr(other, verb)(seen).mean(), told, atol=1e-12)
+        ahead = other.forecast(seen, 3).observations.mean()
+        assert_allclose(ahead[:, 1], 0.1, rtol=1e-12)
+        expected = model.forecast(with_gaps(self.NEW), 3).observations.mean()
+        assert_allclose(ahead[:, [0, 2]], expected, atol=1e-12)
+
+    @pytest.mark.slow
+    def test_densities_are_compared(self):
+        found = km.KernelBayesFilter().fit(self.with_dead(self.X), self.Z)
+        expected = km.KernelBayesFilter().fit(self.X, self.Z).held_out_["densities"]
+        assert found.held_out_["densities"] == pytest.approx(expected, rel=1e-9)
+
+    def test_dead_in_a_half_alone(self):
+        X = self.X.copy()
+        X[:60, 1] = 0.1
+        model = km.KernelBayesFilter().fit(X, self.Z)
+        assert np.isfinite(model.predict(self.NEW)).all()
+
+    def test_all_are_dead(self):
+        with pytest.raises(ValueError, match="X is constant"):
+            km.KernelBayesFilter(**DENSE).fit(np.ones_like(self.X), self.Z)
+
+
 def test_evidence_of_what_is_explained_to_the_last_digit():
     theta = np.linspace(-1e8, 1e8, 9)[:, None]
     assert np.isfinite(evidence_loss(theta, theta / 3, 1e-12)[0])

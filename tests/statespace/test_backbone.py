@@ -837,9 +837,36 @@ def test_what_moves_together_is_a_vector_autoregression():
     assert_allclose(swapped.predict(Y[:, ::-1])[:, ::-1], m.predict(Y), atol=0.02)
 
 
+def test_a_column_that_never_changes_is_not_beyond_what_was_learned():
+    """Rounding left it innovations of 1e-14, and all rows were told to lie outside."""
+    rng = np.random.default_rng(0)
+    y = np.convolve(rng.standard_normal(160), 0.7 ** np.arange(10))[:150]
+    Y = np.column_stack([y, np.full(150, 3.0)])
+    model = km.KernelStateSpace(em=QUICK).fit(Y[:100])
+    assert_allclose(model.predict(Y)[:, 1], 3.0, rtol=1e-10)  # a warning would be an error
+    with pytest.warns(km.NumericalWarning, match="lie outside the range"):
+        model.predict(Y + np.array([0.0, 1e-6]))
+
+
 def test_too_few_rows_for_a_line():
     with pytest.raises(ValueError, match="too few rows"):
         km.KernelStateSpace(backbone=km.Backbone(order=10)).fit(np.arange(20.0)[:, None] ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("season", "order", "inputs"), [(4, "auto", 0), (12, "auto", 0), (12, 2, 0), (4, 1, 2)]
+)
+def test_as_few_rows_as_the_error_says(season, order, inputs):
+    """It said three seasons, and six rows for a lag: twelve quarters were refused."""
+    n = 2 * season + 8 + 4 * (order if order != "auto" else 0) + 2 * inputs
+    rng = np.random.default_rng(0)
+    Y, U = rng.standard_normal((n, 1)), rng.standard_normal((n, inputs)) if inputs else None
+    options, everything = km.Backbone(order=order, season=season), np.ones(n, dtype=bool)
+    assert lines.search(options, Y, everything, [slice(0, n)], U)
+    fewer = None if U is None else U[1:]
+    assert lines.search(options, Y[1:], everything[1:], [slice(0, n - 1)], fewer) is None
+    with pytest.raises(ValueError, match="two seasons and eight rows"):
+        km.KernelStateSpace(backbone=options).fit(Y[1:], inputs=fewer)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from .report import Figure, Grid
 FEW = 50  # rows below which it is said that there are few
 DRAWN = 3  # sequences drawn
 COLUMNS = 4  # drawn, or in a table
+ABSENT, LONG = 0.1, 1.5  # share of steps of time, up to which those of so many usual ones are told
 APART = 0.1  # distance between coverage and level that is worth a word
 BEFORE, AFTER = 40, 400  # rows drawn before a forecast, and of it
 
@@ -85,7 +86,7 @@ class Rows:
         times = read_times(table, time, rows)
         form = form_of(table.frame[time].loc[frame.index], times)
         rows = replace(rows, times=times, form=form, labels=(sequence, time))
-        return replace(rows, said=_still(rows))
+        return replace(rows, said=_still(rows) or _absent(rows))
 
     def knowing(self, inputs: pd.DataFrame, steps: int) -> Self:
         """With the inputs of every row; those to come stand after each sequence, without more."""
@@ -283,6 +284,19 @@ def _still(rows: Rows) -> list[str]:
     """What to say of times that most rows share with the one above: no forecast has a date then."""
     gaps = np.concatenate([np.diff(rows.axis[s]).astype(float) for s in rows.slices])
     return [SAY("still", name=rows.title)] if 0 < len(gaps) <= 2 * (gaps == 0).sum() else []
+
+
+def _absent(rows: Rows) -> list[str]:
+    """What to say where time goes on by more than a step in a few places: rows are absent there.
+
+    In many, as over weekends, that is its way; and a month may have 28 days or 31.
+    """
+    steps = np.concatenate([np.diff(rows.axis[s]).astype(float) for s in rows.slices])
+    before = np.concatenate([rows.frame.index[s][:-1] for s in rows.slices])
+    gone = steps > LONG * np.median(steps) if len(steps) else np.zeros(0, dtype=bool)
+    if not 0 < gone.sum() <= ABSENT * len(gone):
+        return []
+    return [SAY("absent", name=rows.title, row=int(before[gone][0]), count=int(gone.sum()))]
 
 
 def _backwards(table: tables.Table, rows: Rows) -> list[str]:

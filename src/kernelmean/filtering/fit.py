@@ -25,7 +25,7 @@ from ..core.stages import stage
 from ..features.choose import as_target_map, fit_pairs, learns_from_pairs
 from ..kernels import Kernel, fitted_kernel
 from ..regression.leave_one_out import LeaveOneOut
-from .laws import Laws
+from .laws import Laws, moves_smoothly
 from .machine import Machine, Recursion, readout
 from .nodes import NodeMachine
 from .particles import machine_of
@@ -101,7 +101,7 @@ class Plan:
             usual = Plan(None, "importance", "gaussian", *[None] * 7)
             small = points.shape[0] <= MANY and wide <= NARROW
             tried = small and replace(self, max_active=None) == usual
-            tried = tried and all(len(np.unique(z)) > len(z) / 2 for z in arrays.to_numpy(points).T)
+            tried = tried and all(moves_smoothly(z) for z in arrays.to_numpy(points).T)
         return tried and cannot_vary(points_x, points) is None
 
     def settled(self, machine: Machine) -> Plan:
@@ -163,8 +163,10 @@ def cannot_vary(points_x, points) -> str | None:
     for array, name in ((points_x, "X"), (points, "Z")):
         if not isinstance(array, np.ndarray):
             return f"{name} is {type(array).__name__}; inference='densities' needs NumPy arrays"
-        for j in np.flatnonzero(arrays.still(array)):
-            return f"column {j} of {name} is constant; densities need it to vary"
+    for j in np.flatnonzero(arrays.still(points)):
+        return f"column {j} of Z is constant; densities need it to vary"
+    if arrays.still(points_x).all():
+        return "X is constant; densities need it to vary"
     return None
 
 

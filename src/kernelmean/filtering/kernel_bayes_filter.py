@@ -86,7 +86,7 @@ class KernelBayesFilter(Estimator):
         cannot be supervised. "auto" takes densities unless the rule tracks training rows held out
         with clearly less error. None is "auto" where that takes seconds: up to 5,000 rows of ten
         columns in all; beyond, and where kernels, features, regularisers or `rule` are given, or
-        states repeat, it is "kbr". Supervised, it is the rule.
+        states are a few labels, it is "kbr". Supervised, it is the rule.
 
     Attributes
     ----------

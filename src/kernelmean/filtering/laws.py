@@ -44,6 +44,7 @@ ROUND = 0.3, 0.3, 3.0, 3.0  # spreads of directions and places: where the search
 TABLED = 200  # states of a table of laws
 CELLS_OF = {1: (0.1, 1_000), 2: (0.5, 100)}  # of so many columns: in bandwidths, and at most
 OUTSIDE = 1e-3  # share of points on either side, beyond which, by some bandwidths, it does not go
+ALIKE = 0.125  # chance that two rows share the value of a state, above which it stands for a kind
 
 
 @dataclass(frozen=True)
@@ -132,9 +133,9 @@ class Laws:
     Attributes
     ----------
     units : list of two pairs of arrays
-        Middles and standard deviations of observations, and of states.
+        Middles and standard deviations of observations, and of states; 0 where they are constant.
     X, Z : arrays of shape (n, d_x) and (n, d_z)
-        Observations and states in these units.
+        Observations and states in these units, without columns of observations that are constant.
     moving, seeing : StateLaw
     """
 
@@ -144,15 +145,25 @@ class Laws:
         """From rows of both, and the rows (earlier, later) of the transitions.
 
         Observations that repeat, counts or what is rounded, are spread: a law that is narrow at
-        each of them would tell apart states that it cannot. Units, and what is searched for, are as
-        in laws of many rows that they are to be `like`.
+        each of them would tell apart states that it cannot. So are states that are rounded, whose
+        changes would else be none or a step. Units, and what is searched for, are as in laws of
+        many rows that they are to be `like`.
         """
         like = None if like is None or len(like.X) < SHARED else like
         earlier, later = pairs
-        own = [(A.mean(axis=0), A.std(axis=0)) for A in (X, Z)]
+        still = [arrays.still(A) for A in (X, Z)]
+        own = [
+            (np.where(s, A[0], A.mean(axis=0)), np.where(s, 0.0, A.std(axis=0)))
+            for A, s in zip((X, Z), still, strict=True)
+        ]
         self.units: list[tuple[np.ndarray, np.ndarray]] = like.units if like else own
         (middle_x, unit_x), (middle, unit) = self.units
-        self.X, self.Z = X, Z = (X - middle_x) / unit_x, (Z - middle) / unit
+        vary = unit_x > 0
+        if still[0][vary].any():
+            raise ValueError("a column of X is constant here, and varies elsewhere")
+        X, Z = (X - middle_x)[:, vary] / unit_x[vary], (Z - middle) / unit
+        Z = np.where([repeats(z) and moves_smoothly(z) for z in Z.T], spread_ties(Z), Z)
+        self.X, self.Z = X, Z
         self.moving = StateLaw.of(Z[earlier], Z[later], True, getattr(like, "moving", None))
         self.seeing = StateLaw.of(Z, spread_ties(X), like=getattr(like, "seeing", None))
 
@@ -162,6 +173,21 @@ class Laws:
         low, high = self.Z.min(axis=0), self.Z.max(axis=0)
         further = BEYOND[len(low) > 1] * (high - low)
         return low - further, high + further
+
+
+def repeats(z: np.ndarray) -> bool:
+    """Whether values of a state are mostly met again."""
+    return len(np.unique(z)) <= len(z) / 2
+
+
+def moves_smoothly(z: np.ndarray) -> bool:
+    """Whether a state has values that do not repeat, or no more than by rounding.
+
+    Two rows share one of k labels with chance 1/k or more, and more than p² where a share p of the
+    rows is at one value; of what is rounded to steps h, normal and of deviation σ, .28 h/σ.
+    """
+    counts = np.unique(z, return_counts=True)[1]
+    return not repeats(z) or bool((counts / len(z) @ counts) / len(z) <= ALIKE)
 
 
 def sought(X: np.ndarray, Y: np.ndarray, turning: bool) -> tuple[bool, EvidenceSearch]:

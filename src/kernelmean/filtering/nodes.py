@@ -64,7 +64,8 @@ class NodeMachine(Recursion):
     share : array of shape (N,), optional
         Of the law of the training states, at each node; None is the same at all.
     units_x, units : arrays of shape (d_x,) and (d_z,), or 1
-        Standard deviations of observations and states, in units of which the laws are,
+        Standard deviations of observations and states, in units of which the laws are (0 of a
+        column of observations that is constant, and says nothing),
     middle_x, middle : arrays of shape (d_x,) and (d_z,), or 0
         and means, from which they count.
     blur : tuple of float, optional
@@ -91,7 +92,7 @@ class NodeMachine(Recursion):
             if Z.shape[1] == 2:
                 self.blur = tuple(BLUR * sizes[0] ** 0.5 * self.units)
         self.points = checks.frozen(points * self.units + self.middle)
-        self.points_x = checks.frozen(seeing.at(points).sample(rng) * self.units_x + self.middle_x)
+        self.points_x = checks.frozen(self._outer(seeing.at(points).sample(rng)))
 
     @cached_property
     def _laws(self) -> LawsAt:
@@ -105,6 +106,18 @@ class NodeMachine(Recursion):
     def _inner(self, points) -> np.ndarray:
         """States in the units of the laws."""
         return (points - self.middle) / self.units
+
+    def _seen(self, X) -> np.ndarray:
+        """Observations in the units of the laws, but for columns that say nothing."""
+        units = np.broadcast_to(self.units_x, X.shape[1])
+        return (X - self.middle_x)[:, units > 0] / units[units > 0]
+
+    def _outer(self, drawn: np.ndarray) -> np.ndarray:
+        """Observations drawn from the laws, in their own units."""
+        units = np.broadcast_to(self.units_x, np.shape(self.middle_x) or drawn.shape[1])
+        found = np.zeros((len(drawn), len(units)))
+        found[:, units > 0] = drawn
+        return found * units + self.middle_x
 
     @property
     def counts(self) -> dict[str, int]:
@@ -129,7 +142,7 @@ class NodeMachine(Recursion):
 
     def coordinates(self, X) -> np.ndarray:
         """log p(x|z_j) of some observations and all nodes, (m, N)."""
-        return self._laws.log_density((X - self.middle_x) / self.units_x).T
+        return self._laws.log_density(self._seen(X)).T
 
     def updated(self, steps: list[Step], coordinates) -> list[Step]:
         """Bayes' rule; an observation unlike any seen in training changes nothing."""
@@ -162,7 +175,7 @@ class NodeMachine(Recursion):
         """Draws of what is observed at each node, one after the other: of one a mean is off."""
         which = np.repeat(np.arange(len(self.points)), max(1, OBSERVED // len(self.points)))
         drawn = self._laws.sample(np.random.default_rng(0), which)
-        return checks.frozen(drawn * self.units_x + self.middle_x)
+        return checks.frozen(self._outer(drawn))
 
     def observations(self, steps) -> MeanEmbedding:
         """The batch of embeddings of what is observed then: each node has its draws."""

@@ -9,16 +9,18 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from ..core import arrays
-from ..core.moments import evenly
+from ..core.moments import evenly, normal_bandwidth
+from ..densities.standard import NormalErrors
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Kernel
-from .laws import Laws, StateLaw
+from .laws import Laws, LawsAt, StateLaw
 from .machine import Step
 from .nodes import NodeMachine, nodes_of
 
 PARTICLES, QUICK = 1_000, 300  # that follow a belief; while ways are compared
 SMOOTHED = 500  # of those a step later, by which one is smoothed,
 HARDLY = 1e-3  # and weights, times their number, that are not
+REACH = 0.5  # of Silverman's rule for the particles, by which laws are widened there
 ANEW, SHARE = 0.05, 1e-3  # share of them that begin anew, and what these weigh together
 
 
@@ -34,7 +36,8 @@ class ParticleMachine(NodeMachine):
     - update: w_i ∝ w_i p(x|z_i);
     - smooth: v_i ∝ w_i Σ_j S_ij s_j / Σ_j S_ij p_j, S_ij = p(z'_j|z_i) / Σ_k w_k p(z'_j|z_k), p and
       s the weights of the particles a step later, before and after what was seen from then on; what
-      leads to none of them as the nearest that does.
+      leads to none of them as the nearest that does. Laws are widened by half of what Silverman's
+      rule smooths particles by (`reaching`).
 
     What is drawn at a step depends on the belief and on its age alone.
 
@@ -99,7 +102,7 @@ class ParticleMachine(NodeMachine):
 
     def coordinates(self, X) -> np.ndarray:
         """Observations in the units of the laws."""
-        return (X - self.middle_x) / self.units_x
+        return self._seen(X)
 
     def _one(self, step: Step, x: np.ndarray) -> Step:
         laws = self._tables[1].at(step.cloud)
@@ -113,7 +116,7 @@ class ParticleMachine(NodeMachine):
         w, drawn = step.belief, self._drawn
         some, many = evenly(len(drawn), SMOOTHED), w * len(w) > HARDLY
         own, told = step.cloud[many], later.cloud[some]  # as they were drawn from the step
-        S = self.moving.normal.at(own).log_density(told)
+        S = reaching(self.moving.normal.at(own), later.cloud[: self.count]).log_density(told)
         S -= S.max(axis=0)
         np.exp(S, out=S)
         S /= w[many] @ S
@@ -122,6 +125,20 @@ class ParticleMachine(NodeMachine):
         ratios, factor = after[led] / before[led], np.ones_like(w)
         factor[many] = ratios[cKDTree(own[led]).query(own)[1]]
         return self._weighed(step, w * factor, "smoothed")
+
+
+def reaching(laws: LawsAt, cloud: np.ndarray) -> LawsAt:
+    """Normal laws N(m, D(LLᵀ + h²C)D), C being the covariance of particles in units of a typical D.
+
+    Where states follow from each other, places from speeds, say, a particle would else be led to
+    by its parent alone: going back, all would soon be children of one.
+    """
+    assert isinstance(laws.laws, NormalErrors)
+    n, d = cloud.shape
+    off = (cloud - cloud.mean(axis=0)) * np.exp(-laws.log_size.mean(axis=0))
+    width, root = REACH * normal_bandwidth(n, d), laws.laws.root
+    cov = root @ root.T + width**2 / n * off.T @ off
+    return replace(laws, laws=NormalErrors(np.linalg.cholesky(cov)))
 
 
 def machine_of(laws: Laws, kernel_x: Kernel, kernel_z: Kernel, limit, quick: bool) -> NodeMachine:

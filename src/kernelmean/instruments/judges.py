@@ -92,7 +92,7 @@ class Judged:
         losses, bare = self.projected.mean(1), some[self.bare[some]]
         if len(bare):
             plain = int(bare[self.evidence[bare].argmax()])
-            ahead = self.evidence[some] > self.evidence[plain] + BEHIND
+            ahead = self.evidence[some] > self.evidence[plain] + TEMPER * BEHIND
             more = some[ahead & ~self.bare[some] & (losses[some] <= losses[plain])]
             some = np.append(more, plain)
         else:

@@ -27,6 +27,7 @@ from .results import (
 )
 
 OUT = 0.1  # of the range of the training rows, beyond which a row is outside;
+DUST = 1e-12  # of the largest value of a column: rounding leaves a constant one innovations
 FEW, MANY = 2, 0.05  # that many, and that share of all, are no news
 
 
@@ -48,17 +49,18 @@ class SpaceAnswers(ChainEstimator):
     def _course(self, X, lengths=None, inputs=None) -> tuple[Rows, Course | None]:
         """The rows that states are filtered from, and how they lie along the backbone, if any."""
         rows, course = rows_like(self, X, lengths, inputs), None
+        size = abs(arrays.to_numpy(rows.points)).max(axis=0)
         if self.backbone_ is not None:
             course = Course(self.chain_, self.backbone_, rows)
-            rows = course.rows
-        self._look_out(rows)
+            rows, size = course.rows, abs(course.Z).max(axis=0)
+        self._look_out(rows, size)
         return rows, course
 
-    def _look_out(self, rows: Rows) -> None:
-        """A word where many rows lie where none of training has been."""
+    def _look_out(self, rows: Rows, size: np.ndarray) -> None:
+        """A word where many rows lie where none of training has been, by more than dust."""
         if self.range_ is None or not rows.seen.any():
             return
-        margin = OUT * (self.range_[1] - self.range_[0])
+        margin = np.maximum(OUT * (self.range_[1] - self.range_[0]), DUST * size)
         points = arrays.to_numpy(rows.there)
         low, high = self.range_[0] - margin, self.range_[1] + margin
         out = ((points < low) | (points > high)).any(axis=1)

@@ -144,8 +144,8 @@ class Plan(drafts.Plan):
         if found is None:
             raise ValueError(
                 f"X has too few rows, {rows.seen.sum()}, for backbone={options!r}: the first half "
-                "of a series has to teach a line, so that it needs about three seasons, and six "
-                "rows for a lag"
+                "of a series has to teach a line, so that it needs two seasons and eight rows at "
+                "least, four more for a lag of each column, and two for an input"
             )
         return found
 
