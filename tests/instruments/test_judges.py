@@ -177,13 +177,14 @@ def test_a_line_goes_only_to_what_bends():
 
 
 @pytest.mark.parametrize(
-    ("lead", "loss", "taken"), [(2.9, 0.9, 0), (3.1, 0.9, 1), (3.1, 1.1, 0), (-9.0, 0.4, 0)]
+    ("lead", "loss", "sure", "taken"),
+    [(0.1, 0.9, True, 1), (-0.1, 0.9, True, 0), (9.0, 1.1, True, 0), (9.0, 0.9, False, 0)],
 )
-def test_of_lines_least_squares_unless_a_kernel_has_more_evidence(lead, loss, taken):
-    """Three units, and a projected loss that is no larger, whatever the causal losses."""
+def test_of_lines_least_squares_unless_a_kernel_is_surely_better(lead, loss, sure, taken):
+    """By more evidence, and a projected loss that is no larger, whatever the causal losses."""
     told = verdict([1.0, 9.0], [1.0, 9.0], [0.0, lead], [True, False])
     told = replace(told, projected=np.array([[1.0, 1.0], [loss, loss]]))
-    assert told.likeliest(np.array([0, 1])) == taken
+    assert told.likeliest(np.array([0, 1]), sure) == taken
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ WIDER = {
     "given": ((1.0, 1.5), (1.0, 1.5), (1.0, 1.5)),
 }
 FEW = 0.05  # of the rows: fewer that carry a bend do not tell it from noise of theirs
+CURVES = 0.01  # p-value of no curves of exogenous columns below which a line stands beside these
 FLOOR = 1e-7  # of the trace: a ridge that keeps what coordinates cannot say out of them
 
 Pair = tuple[Any, Any]  # of regressors (X, C) and of instruments (Z, C)
@@ -117,16 +118,18 @@ class Tried:
 def line_of(tried: Iterable[Tried], own: int) -> tuple[Tried, int] | None:
     """The line along the first `own` columns that stands, and the number of its ξ.
 
-    Least squares where slopes that go with exogenous columns are found, which have no kernel.
+    Beside curves of exogenous columns if these are surely there, and no slopes that go with
+    exogenous columns are found, which have no kernel; otherwise least squares.
     """
     lines = [one for one in tried if one.draft.straight(own)]
-    sure = any(one.draft.crossed and doubt(one.chance) > 0.0 for one in lines)
-    lines = [one for one in lines if not one.draft.crossed and (one.draft.bare or not sure)]
+    differ = any(one.draft.crossed and doubt(one.chance) > 0.0 for one in lines)
+    lines = [one for one in lines if not one.draft.crossed]
     if not lines:
         return None
     judged = Judged.together(one.judged for one in lines)
     owner = [(one, i) for one in lines for i in range(len(one.regs))]
-    return owner[judged.likeliest(np.arange(len(owner)))]
+    chance = min((one.chance for one in lines if not one.draft.bare), default=1.0)
+    return owner[judged.likeliest(np.arange(len(owner)), chance < CURVES and not differ)]
 
 
 class Choice:

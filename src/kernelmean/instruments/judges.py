@@ -82,19 +82,18 @@ class Judged:
         worth = self.controlled[left] * self.causal[left] ** 2
         return int(left[np.lexsort((-self.evidence[left], worth))[0]])
 
-    def likeliest(self, some: np.ndarray) -> int:
-        """Of lines along endogenous columns, least squares unless a kernel has more evidence.
+    def likeliest(self, some: np.ndarray, sure: bool = True) -> int:
+        """Of lines along endogenous columns, the likeliest: least squares, unless it is `sure`.
 
-        By three units, and no larger a projected loss. Where no bend is free nothing is blind:
-        prediction judges curves of exogenous columns fairly, and the causal loss would draw the
-        slope to regression, by curves too smooth for the others.
+        Then a kernel of more evidence and no larger projected loss, too. Where no bend is free
+        nothing is blind: prediction judges curves of exogenous columns fairly, and the causal loss
+        would draw the slope to regression, by curves too smooth for the others.
         """
         losses, bare = self.projected.mean(1), some[self.bare[some]]
         if len(bare):
             plain = int(bare[self.evidence[bare].argmax()])
-            ahead = self.evidence[some] > self.evidence[plain] + TEMPER * BEHIND
-            more = some[ahead & ~self.bare[some] & (losses[some] <= losses[plain])]
-            some = np.append(more, plain)
+            some = some[~self.bare[some] & (losses[some] <= losses[plain])] if sure else bare
+            some = np.append(some, plain)
         else:
             some = some[losses[some] <= WILD * losses[some].min()]
         return int(some[self.evidence[some].argmax()])

@@ -69,7 +69,11 @@ class Plan:
             return self.finish(drafts[0], parts)
         lines = [draft for draft in drafts if draft.straight(own)]
         bends = [draft for draft in drafts if not draft.straight(own)]
-        tried = list(chain(*side_by_side(self.judged, lines, worth=0)))
+        line, tried = None, []
+        for some in ([d for d in lines if d.bare], [d for d in lines if not d.bare]):
+            judged = partial(self.judged, aside=line and Tried.aside(*line))
+            tried += chain(*side_by_side(judged, some, worth=0))
+            line = line_of(tried, own)
         tried += self.differing(tried)
         line = line_of(tried, own)
         bends += self.added(line[0].draft) if line else []
