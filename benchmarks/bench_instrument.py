@@ -519,6 +519,61 @@ def effects(draws: int, first: int = 5000) -> None:
             table.row(design, s, n, *map(float, np.mean(found, axis=0)))
 
 
+# ---------------------------------------------------------------- beside curves of a control
+ALONG = {
+    "x": lambda x: x,
+    "2 tanh x": lambda x: 2 * np.tanh(x),
+    "1.5 sin 1.5x": lambda x: 1.5 * np.sin(1.5 * x),
+    "x²/2": lambda x: x**2 / 2,
+    "|x|": np.abs,
+}
+OF_A_CONTROL = {
+    "2 sin 2c": lambda c: 2 * np.sin(2 * c),
+    "2|c|": lambda c: 2 * np.abs(c),
+    "a step": lambda c: 2.0 * (c > 0.3),
+    ".8c": lambda c: 0.8 * c,
+}
+
+
+def adding(h: Callable, f: Callable, strength: float, n: int, rng) -> tuple:
+    """x, y, z, c of y = h(x) + f(c) + e, where x goes with sin 1.5c and, strongly, with e."""
+    c, (z, v, w) = rng.uniform(-2, 2, n), rng.normal(size=(3, n))
+    x = strength * z + 0.5 * np.sin(1.5 * c) + 0.7 * v
+    return x, h(x) + f(c) + 0.84 * v + 0.5 * w, z, c
+
+
+def beside(draws: int, first: int = 5000, n: int = 400) -> None:
+    """Squared error of h + f at new rows, and of mean slopes; of lines by 2SLS that know f.
+
+    Instruments have F of about 50 and 300.
+    """
+    names = "curve", "slope", "2SLS, f known", "limits hold", "band holds"
+    table = Table(f"errors of y = h(x) + f(c), n = {n}, {draws} draws", *("h", "f", "z"), *names)
+    for (h_name, h), (f_name, f), strength in product(
+        ALONG.items(), OF_A_CONTROL.items(), (0.25, 0.6)
+    ):
+        found = []
+        for seed in range(first, first + draws):
+            rng = np.random.default_rng(seed)
+            x, y, z, c = adding(h, f, strength, n, rng)
+            other, _, _, beside = adding(h, f, strength, 500, rng)
+            model = km.KernelIV().fit(x[:, None], y, z[:, None], c[:, None])
+            at = other[:, None], beside[:, None]
+            value, truth = model.predict(*at), h(other) + f(beside)
+            slope = np.mean(h(x + 1e-4) - h(x - 1e-4)) / 2e-4
+            told = model.average_derivative(column=0)
+            known = np.column_stack([np.ones(n), f(c), np.sin(1.5 * c)])
+            W, Q = np.column_stack([x, known]), np.column_stack([z, known])
+            line = np.linalg.solve(Q.T @ W, Q.T @ y)[0] if h_name == "x" else np.nan
+            limits = model.predict_interval(*(side[:100] for side in at))
+            holds = np.all((limits.lower <= truth[:100]) & (truth[:100] <= limits.upper))
+            off = (told.value - slope) ** 2, (line - slope) ** 2
+            within = told.low <= slope <= told.high
+            found.append([np.mean((value - truth) ** 2), *off, within, holds])
+        curve, own, two, *rest = np.mean(found, axis=0).tolist()
+        table.row(h_name, f_name, strength, curve, own**0.5, two**0.5, *rest)
+
+
 # ---------------------------------------------------------------- clusters
 SHARED = ("within", "level", "mixed", "control", "assigned")  # what villages share beside noise
 SIZES = (15, 20), (40, 10), (100, 5), (30, 60)  # villages, and rows of each
@@ -648,6 +703,7 @@ if __name__ == "__main__":
         slopes(draws=1)
         few_rows(draws=1)
         effects(draws=1)
+        beside(draws=1)
         clusters(draws=1)
     else:
         peers([300, 2000], draws=20)
@@ -655,6 +711,7 @@ if __name__ == "__main__":
         bands(draws=40)
         slopes(draws=20)
         effects(draws=20)
+        beside(draws=20)
         clusters(draws=20)
         compare("sigmoid", [1_000, 5_000, 20_000, 100_000, 1_000_000], dense_up_to=5_000)
         compare("demand", [1_000, 5_000, 20_000], dense_up_to=1_000, repeats=1)

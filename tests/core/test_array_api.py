@@ -504,6 +504,20 @@ class TestKernelIV:
         check(other.predict(theirs(Y), theirs(C)), ours.predict(Y, C), theirs(Y), atol=1e-3)
         assert isinstance(other.summary(), str)
 
+    @pytest.mark.slow
+    def test_curves_that_add_up(self, theirs):
+        rng = np.random.default_rng(1)
+        c, (z, v) = rng.uniform(-2, 2, 300), rng.normal(size=(2, 300))
+        x = 1.2 * z + 0.5 * np.sin(1.5 * c) + 0.7 * v
+        y = abs(x) + 2 * np.sin(2 * c) + v
+        rows = x[:, None], y, z[:, None], c[:, None]
+        ours, other = km.KernelIV().fit(*rows), km.KernelIV().fit(*map(theirs, rows))
+        assert len(ours.basis_x_.features.parts) == 2
+        at, beside = rows[0][:30], rows[3][:30]
+        found = other.predict(theirs(at), theirs(beside))
+        check(found, ours.predict(at, beside), theirs(at), atol=1e-5)
+        assert other.average_derivative().error == pytest.approx(ours.average_derivative().error)
+
     def test_two_samples(self, theirs, rows):
         X, y, Z, _ = (part.copy() for part in rows)
         X[20:], y[:10] = np.nan, np.nan

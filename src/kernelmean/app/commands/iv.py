@@ -510,9 +510,11 @@ def curve_figure(a: Analysis, column: str) -> Figure:
     """The structural curve along one column, against plain kernel ridge and the data."""
     seen = "" if a.plain is None else SAY("seen")
     known = {"x": column, "y": a.columns.y, "level": level_words(a.level)}
-    draft, chosen = a.model.fit_.draft, a.model.fit_.band is not None
-    line = chosen and draft.bare and draft.straight(len(a.columns.x))
-    straight = " " + SAY("straight") if line else ""
+    fit, own, straight = a.model.fit_, len(a.columns.x), ""
+    aside = len(fit.basis.features.parts) > 1
+    if fit.band is not None and fit.draft.straight(own) and (fit.draft.bare or aside):
+        how = SAY("aside", c=names(a.columns.c, code=True)) if aside else SAY("squares")
+        straight = " " + SAY("straight", how=how)
     caption = SAY("curve", seen=seen, held=straight + _held(a, column), **known)
     return Figure(f"curve-{column}", caption, a.display(column).plot)
 
