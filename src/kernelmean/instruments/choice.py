@@ -86,7 +86,7 @@ class StructuralDraft(Saveable):
         return replace(self, trend=trend, bases=(basis, self.bases[1]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tried:
     """A draft that was judged, at every ξ."""
 
@@ -150,6 +150,8 @@ class Choice:
         A straight line that goes only a share `bent` of the way to what is taken: to what bends, or
         to a line whose slope goes with exogenous columns.
     bent : float
+    free : bool
+        Whether anything that bends along the endogenous columns was tried.
     gain : pair of float, optional
         Share by which projected squared errors on rows left out are below those of two-stage least
         squares, and its standard error.
@@ -178,15 +180,8 @@ class Choice:
         likeliest = owner[weights.argmax()][0]
         weak, self.bent = likeliest.moved < MOVED, 1.0
         stands = line_of([one for one in tried if one.draft.bare or not (weak and lines)], own)
-        plain = next(
-            (
-                k
-                for k, (one, i) in enumerate(owner)
-                if stands and one is stands[0] and i == stands[1]
-            ),
-            None,
-        )
-        self.beside = bool(not straight.all())
+        plain = owner.index(stands) if stands else None
+        self.free = not bool(straight.all())
         if (weak or few) and plain is not None:
             best = plain
             if not weak:  # each in `crossed` but the last is surely better
@@ -197,10 +192,8 @@ class Choice:
         elif plain is None:
             best = judged.best()
         else:
-            chances = [
-                one.chance for one in tried if one.draft.crossed or not one.draft.straight(own)
-            ]
-            best, self.bent = judged.beside(plain, min(chances, default=1.0), ~straight)
+            chances = np.array([one.chance for one, _ in owner])[~straight]
+            best, self.bent = judged.beside(plain, chances.min(initial=1.0), ~straight)
         self.points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
         values = np.hstack([every.values(self.points) for every in tried])
         taken = values[:, best]
@@ -234,8 +227,8 @@ class Choice:
         second[np.diag_indices_from(second)] += FLOOR * np.trace(second)
         say = np.linalg.solve(second, Phi.T @ self.apart)
         V, D = arrays.to_numpy(fit.covariance), say @ say.T
-        line = self.beside and fit.draft.straight(len(fit.roles.x))
-        kind = "beside" if line and balanced else "balanced" if balanced else "given"
+        line = self.free and fit.draft.straight(len(fit.roles.x))
+        kind = "given" if not balanced else "beside" if line else "balanced"
         kind = "line" if fit.draft.bare else kind
         covariance, band, mean = (arrays.like(v * V + d * D, fit.coef) for v, d in WIDER[kind])
         return {"covariance": covariance, "band": band, "mean": mean, "gain": self.gain}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import chain
@@ -67,18 +67,18 @@ class Plan:
         drafts, own = side_by_side(lambda make: make(), makers, worth=0), len(self.roles.x)
         if len(makers) == len(self.trends) == 1:
             return self.finish(drafts[0], parts)
-        lines = [draft for draft in drafts if draft.straight(own)]
-        bends = [draft for draft in drafts if not draft.straight(own)]
-        line, tried = None, []
-        for some in ([d for d in lines if d.bare], [d for d in lines if not d.bare]):
-            judged = partial(self.judged, aside=line and Tried.aside(*line))
-            tried += chain(*side_by_side(judged, some, worth=0))
+        tried: list[Tried] = []
+
+        def judge(some: Iterable[StructuralDraft]) -> None:  # beside the line that stands so far
             line = line_of(tried, own)
+            judged = partial(self.judged, aside=line and Tried.aside(*line))
+            tried.extend(chain(*side_by_side(judged, list(some), worth=0)))
+
+        judge(draft for draft in drafts if draft.straight(own) and draft.bare)
+        judge(draft for draft in drafts if draft.straight(own) and not draft.bare)
         tried += self.differing(tried)
-        line = line_of(tried, own)
-        bends += self.added(line[0].draft) if line else []
-        judged = partial(self.judged, aside=line and Tried.aside(*line))
-        tried += chain(*side_by_side(judged, bends, worth=0))
+        bends = [draft for draft in drafts if not draft.straight(own)]
+        judge(bends + self.added(line_of(tried, own)))
         if all(one.draft.bare for one in tried):
             return self.finish(self.straight(1), parts)
         X = arrays.to_numpy(together(self.known, "X"))
@@ -153,7 +153,7 @@ class Plan:
             draft = self.fine(draft if few else self.halved(draft))
             fits.insert(0, self.finish(draft, parts, share if few else None, chosen=True))
         draft, line = fits[0].draft, fits[-1].draft
-        flat = choice.beside and draft.straight(own) and not choice.carrier.straight(own)
+        flat = choice.free and draft.straight(own) and not choice.carrier.straight(own)
         if choice.plain or draft.bare or flat:
             polynomial = joint([fit.basis.polynomial for fit in fits])
             with checks.hushed():  # h has no part in these coordinates
@@ -306,14 +306,17 @@ class Plan:
         """Whether an endogenous column bends, of which instruments may tell little."""
         return any(j < len(self.roles.x) for j in self.sides[0].plain.bent)
 
-    def added(self, line: StructuralDraft) -> list[StructuralDraft]:
+    def added(self, stands: tuple[Tried, int] | None) -> list[StructuralDraft]:
         """Curves along endogenous columns, of a single one of each size, that add up with a line's.
 
         Those of exogenous ones are the line's own, and known.
         """
+        if stands is None or stands[0].draft.bare:
+            return []
+        line = stands[0].draft
         (x, z), side, trend = self.scales, self.sides[0], self.trends[-1]
         bent = [j for j in side.plain.bent if j < len(self.roles.x)]
-        if line.bare or not bent or self.told <= len(self.roles.x):
+        if not bent or self.told <= len(self.roles.x):
             return []
         sizes, x = (SIZES, side.plain.scales) if len(bent) == 1 else ((1.0,), x)
         own, basis_z, drafts = side.at(x).on(bent, len(x)), self.basis(1, trend, z), []
