@@ -163,8 +163,8 @@ class Plan:
                 features = Beside(line.bases[0].features, features.parts[-1])
             fits = [fit.written(polynomial, features) for fit in fits]
         balanced = self.sides[0].reg is None
-        fit, *line = (replace(fit, **choice.widened(fit, balanced)) for fit in fits)
-        fit = line[0].towards(fit, choice.bent) if line else fit
+        fit, *plain = (replace(fit, **choice.widened(fit, balanced)) for fit in fits)
+        fit = plain[0].towards(fit, choice.bent) if plain else fit
         shifts = self.shifts if self.plainer else None
         return self.no_surer(fit, shifts, choice.carrier) if shifts else fit
 
