@@ -304,9 +304,24 @@ def test_a_line_that_nothing_clearly_beats_is_said_to_be_one():
     y = 2 * z + 0.5 * season + 0.3 * w
     data = {"price": z + u, "quantity": y, "storm": z, "season": season}
     found, asked = (fitted(pd.DataFrame(data), kernel=k) for k in ("gaussian", {"*": "linear"}))
-    assert found.model.trend_ > 1  # the season is a category, the price nothing but a line
-    assert "as nothing that bends is clearly better" in curve_figure(found, "price").caption
+    assert found.model.fit_.draft.straight(1)
+    assert (
+        "by two-stage least squares, as nothing that bends is clearly better"
+        in curve_figure(found, "price").caption
+    )
     assert "clearly better" not in curve_figure(asked, "price").caption  # nothing else was tried
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_a_line_beside_curves_of_controls_is_said_to_be_one():
+    rng = np.random.default_rng(2)
+    c, (z, v, w) = rng.uniform(-2, 2, 400), rng.normal(size=(3, 400))
+    x = 0.6 * z + 0.5 * np.sin(1.5 * c) + 0.7 * v
+    y = x + 2 * np.sin(2 * c) + 0.84 * v + 0.5 * w
+    data = pd.DataFrame({"price": x, "quantity": y, "storm": z, "season": c})
+    caption = curve_figure(fitted(data), "price").caption
+    assert "beside curves of `season`, as nothing that bends is clearly better" in caption
 
 
 def test_linear_kernel_gives_a_straight_line(market):

@@ -151,7 +151,7 @@ class Choice:
         to a line whose slope goes with exogenous columns.
     bent : float
     free : bool
-        Whether anything that bends along the endogenous columns was tried.
+        Whether something that bends along the endogenous columns may be true.
     gain : pair of float, optional
         Share by which projected squared errors on rows left out are below those of two-stage least
         squares, and its standard error.
@@ -173,7 +173,8 @@ class Choice:
         crossed = np.array([one.draft.crossed for one, _ in owner])
         straight = np.array([one.draft.straight(own) for one, _ in owner]) & ~crossed
         lines = np.flatnonzero(straight & judged.bare).tolist()
-        curves = ~judged.bare & (straight if few else ~straight)
+        self.free = not few and not straight.all()
+        curves = ~judged.bare & ~(straight & self.free)
         curves = curves if curves.any() else ~judged.bare
         weights = judged.weights() * curves
         weights /= weights.sum() or 1.0
@@ -181,7 +182,6 @@ class Choice:
         weak, self.bent = likeliest.moved < MOVED, 1.0
         stands = line_of([one for one in tried if one.draft.bare or not (weak and lines)], own)
         plain = owner.index(stands) if stands else None
-        self.free = not bool(straight.all())
         if (weak or few) and plain is not None:
             best = plain
             if not weak:  # each in `crossed` but the last is surely better
