@@ -104,6 +104,15 @@ def test_a_told_line_is_not_drawn_to_regression_by_its_controls():
         assert found.value == pytest.approx(value, abs=1.2 * error)
 
 
+@pytest.mark.parametrize("features", [km.RandomFourier(80, random_state=0), km.Exact()])
+def test_curves_add_up_in_any_coordinates(features):
+    rows = table(1, np.abs, n=200, strength=1.2)
+    model = km.KernelIV(features=features).fit(*rows)
+    truth = abs(rows[0][:, 0]) + 2 * np.sin(2 * rows[3][:, 0])
+    assert len(model.basis_x_.features.parts) == 2
+    assert np.std(model.predict(rows[0], rows[3]) - truth) < 0.3 * np.std(truth)
+
+
 def test_summary_names_both_kernels(curve):
     text = str(curve[1].summary())
     assert "Gaussian of c0 + Gaussian of x0" in text

@@ -11,7 +11,11 @@ class Beside(FeatureMap):
         self.first, self.second = first, second
         self.kernel_, self.rank_ = first.kernel_ + second.kernel_, first.rank_ + second.rank_
         self.n_features_in_ = second.n_features_in_
-        self.lost_trace_ = max(part.lost_trace_ for part in self.parts)
+
+    @property
+    def lost_trace_(self) -> float:
+        """Of the Gram matrix of either, the larger share; of landmarks."""
+        return max(part.lost_trace_ for part in self.parts)
 
     @property
     def parts(self) -> tuple[FeatureMap, ...]:
