@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -197,6 +197,7 @@ class FewRows(NamedTuple):
     Z: Array
     m: MeanEmbedding
     share: float
+    copies: tuple[Any, Any]  # how often each row is there, of either
 
     @classmethod
     def of(cls, Z, m: MeanEmbedding, share: float) -> Self:
@@ -205,7 +206,7 @@ class FewRows(NamedTuple):
         if sampled_equally(m.weights):
             some = canonical_order(m.points)[evenly(m.points.shape[0], SCALE_ROWS)]
             m = MeanEmbedding(arrays.take(m.points, some, axis=0), kernel=m.kernel)
-        return cls(Z, m, share)
+        return cls(Z, m, share, (copies(Z), copies(m.points)))
 
     def tuned(self, kernel: Kernel) -> Kernel:
         """At another multiple of its lengthscale, if rows left out clearly prefer that ratio."""
@@ -245,5 +246,5 @@ class FewRows(NamedTuple):
 
     def _left_out(self, Phi, U, beside: Beside | None = None) -> RatioLeftOut:
         second = Phi.T @ Phi / Phi.shape[0]
-        each = copies(self.Z), copies(self.m.points)
-        return RatioLeftOut(Phi, second, U, self.m.weights, self.share, None, beside, each)
+        weights = self.m.weights
+        return RatioLeftOut(Phi, second, U, weights, self.share, None, beside, self.copies)

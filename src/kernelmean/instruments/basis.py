@@ -210,6 +210,11 @@ class Basis(Saveable):
         return self.polynomial.width
 
     @property
+    def first(self) -> int:
+        """Number of coordinates of exogenous columns that stand before all others of the map."""
+        return sum(part.rank_ for part in self.features.parts[:-1])
+
+    @property
     def curves(self) -> slice:
         """Columns that λ of stage 1 is chosen for: the kernel's, or the slopes of a plane alone."""
         return slice(self.trends if self.features.rank_ else 1, None)

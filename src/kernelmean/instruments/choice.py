@@ -179,21 +179,19 @@ class Choice:
         weights = judged.weights() * curves
         weights /= weights.sum() or 1.0
         likeliest = owner[weights.argmax()][0]
-        weak, self.bent = likeliest.moved < MOVED, 1.0
+        weak = likeliest.moved < MOVED
         stands = line_of([one for one in tried if one.draft.bare or not (weak and lines)], own)
         plain = owner.index(stands) if stands else None
-        if (weak or few) and plain is not None:
-            best = plain
-            if not weak:  # each in `crossed` but the last is surely better
-                *sure, last = plain, *np.flatnonzero(crossed).tolist()
-                share = doubt(owner[last][0].chance) if sure else 1.0
-                best, self.bent = (last, share) if share > 0.0 else (sure[-1], 1.0)
-                plain = sure[-1] if 0.0 < share < 1.0 else plain
-        elif plain is None:
-            best = judged.best()
+        chances = np.array([one.chance for one, _ in owner])
+        if plain is None:
+            best, self.bent = judged.best(), 1.0
+        elif weak:
+            best, self.bent = plain, 1.0
+        elif few:
+            plain, best, self.bent = differing(plain, np.flatnonzero(crossed).tolist(), chances)
         else:
-            chances = np.array([one.chance for one, _ in owner])[~straight]
-            best, self.bent = judged.beside(plain, chances.min(initial=1.0), ~straight)
+            least = chances[~straight].min(initial=1.0)
+            best, self.bent = judged.beside(plain, least, ~straight)
         self.points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
         values = np.hstack([every.values(self.points) for every in tried])
         taken = values[:, best]
@@ -232,6 +230,18 @@ class Choice:
         kind = "line" if fit.draft.bare else kind
         covariance, band, mean = (arrays.like(v * V + d * D, fit.coef) for v, d in WIDER[kind])
         return {"covariance": covariance, "band": band, "mean": mean, "gain": self.gain}
+
+
+def differing(plain: int, crossed: list[int], chances: np.ndarray) -> tuple[int, int, float]:
+    """A line, one with more slopes that go with exogenous columns, and the share of the way to it.
+
+    Each in `crossed` but the last is surely better than the one before.
+    """
+    *sure, last = plain, *crossed
+    share = doubt(chances[last]) if sure else 1.0
+    if share <= 0.0:
+        return plain, sure[-1], 1.0
+    return (sure[-1] if share < 1.0 else plain), last, share
 
 
 def rows_of(terms: np.ndarray) -> np.ndarray:

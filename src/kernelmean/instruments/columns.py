@@ -181,11 +181,16 @@ def forms_of(kernel_x, kernel_z, roles: Roles, parts: list[Part]) -> tuple[Forms
 
 def without_constants(x: Forms, z: Forms, X, own: int) -> tuple[Forms, Forms]:
     """The forms, but a line along each exogenous column of one value, where there is one."""
-    constant = {j for j in x.bent if j >= own and len(np.unique(X[:, j])) == 1}
+    constant = {j for j in x.bent if j >= own and arrays.still(X)[j]}
     if not constant:
         return x, z
-    each = tuple(LINEAR if j in constant else form for j, form in enumerate(x.each))
-    return Forms(each), Forms(z.each[: len(z.each) + own - len(each)] + each[own:])
+    return _on_both_sides([LINEAR if j in constant else f for j, f in enumerate(x.each)], z, own)
+
+
+def _on_both_sides(each: Sequence[Any], z: Forms, own: int) -> tuple[Forms, Forms]:
+    """These of regressors; exogenous ones, after the first `own`, have theirs as instruments."""
+    exogenous = tuple(each[own:])
+    return Forms(tuple(each)), Forms(z.each[: len(z.each) - len(exogenous)] + exogenous)
 
 
 def plainer_forms(x: Forms, z: Forms, X, own: int, told: int) -> list[tuple[Forms, Forms]]:
@@ -207,8 +212,8 @@ def plainer_forms(x: Forms, z: Forms, X, own: int, told: int) -> list[tuple[Form
 
     found: list[tuple[Forms, Forms]] = []
     for how in ((False, False), (True, False), (False, True)):
-        each = tuple(form(j, given, *how) for j, given in enumerate(x.each))
-        forms = Forms(each), Forms(z.each[: len(z.each) + own - len(each)] + each[own:])
+        each = [form(j, given, *how) for j, given in enumerate(x.each)]
+        forms = _on_both_sides(each, z, own)
         if 0 < len(forms[0].bent) < len(x.bent) and forms[1].bent and forms not in found:
             found.append(forms)
     return found

@@ -231,8 +231,8 @@ class Group:
         stands first.
         """
         basis, told = self.basis_x, {i for i, _ in self.part.shared}
-        if len(basis.features.parts) > 1:
-            curves = basis.trends + basis.features.parts[0].rank_
+        if basis.first:
+            curves = basis.trends + basis.first
             known = [k for k, t in enumerate(basis.polynomial.terms) if not t or t[0] in told]
             return basis.lines, slice(curves, None), [*known, *range(basis.trends, curves)]
         if not basis.lines or {*basis.polynomial.bent} - told:

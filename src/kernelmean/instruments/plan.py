@@ -269,8 +269,8 @@ class Plan:
                     chance = max(chance, SQUARES * stage.wald(bends, e) ** 2)
             elif trend:  # whatever ξ is given
                 plane = Plane.of(own.Phi[:, :keep], own.M[:, :keep]).beside(aside)
-                *known, _ = (part.rank_ for part in less.bases[0].features.parts)
-                R = own.M[:, keep + sum(known) :] if known else loss.MR
+                first = less.bases[0].first
+                R = own.M[:, keep + first :] if first else loss.MR
                 chance = chance_of_plane(plane, R, own.y, every)
             curved = None
             if less.straight(len(own_x)):

@@ -72,8 +72,7 @@ def _kernels(fit: StructuralFit) -> list[Block]:
         text = f"of {', '.join(fit.roles.x)} go with {', '.join(fit.differs_along)}"
         of_x.append(Line("slopes", fit.differs_along, text))
     if fit.bent < 1.0:
-        curves = len(fit.basis.features.parts) > 1
-        line = "a line beside curves" if curves else "two-stage least squares"
+        line = "a line beside curves" if fit.basis.first else "two-stage least squares"
         text = f"{fit.bent:.2g} of the way from {line} to what bends"
         of_x.append(Line("share of the bend", fit.bent, text))
     if fit.draft.curved(0):
@@ -94,7 +93,7 @@ def _kernel(draft: StructuralDraft, i: int, names: list[str]) -> list[Line]:
     """The kernel, its lengthscale along each column, and the number of coordinates."""
     kernel, basis, bounds = draft.kernels[i], draft.bases[i], draft.at_bound(i)
     rank, bent = basis.features.rank_, draft.bent(i)
-    if kernel == basis.features.kernel_ and len(basis.features.parts) > 1:
+    if basis.first and kernel == basis.features.kernel_:
         each = [kernel_lines(part.kernel_, names) for part in basis.features.parts]
         whole = Line("kernel", kernel, " + ".join(first.text for first, *_ in each))
         lines = [whole, *(line for _, *more in each for line in more)]

@@ -511,9 +511,9 @@ def curve_figure(a: Analysis, column: str) -> Figure:
     seen = "" if a.plain is None else SAY("seen")
     known = {"x": column, "y": a.columns.y, "level": level_words(a.level)}
     fit, own, straight = a.model.fit_, len(a.columns.x), ""
-    aside = len(fit.basis.features.parts) > 1
-    if fit.band is not None and fit.draft.straight(own) and (fit.draft.bare or aside):
-        how = SAY("aside", c=names(a.columns.c, code=True)) if aside else SAY("squares")
+    if fit.band is not None and fit.draft.straight(own) and (fit.draft.bare or fit.basis.first):
+        c = names(a.columns.c, code=True)
+        how = SAY("aside", c=c) if fit.basis.first else SAY("squares")
         straight = " " + SAY("straight", how=how)
     caption = SAY("curve", seen=seen, held=straight + _held(a, column), **known)
     return Figure(f"curve-{column}", caption, a.display(column).plot)
