@@ -16,6 +16,7 @@ from kernelmean.chains.model import FittedChain
 from kernelmean.statespace import lines
 from kernelmean.statespace.backbone import (
     AS_IT_IS,
+    UNSURE,
     FittedBackbone,
     Form,
     PastState,
@@ -142,6 +143,22 @@ def test_variances_ahead_are_those_of_sums_of_innovations():
         total = sum(R[h - i] @ joint(i, j) @ R[h - j].T for i in upto for j in upto)
         begun = (A @ m.first.cov @ A.T)[:2, :2]
         assert_allclose(extra[h], np.maximum(np.diag(total + begun - joint(h, h)), 0.0))
+
+
+def test_a_constant_that_is_not_known_moves_all_steps_but_the_first():
+    """By paths that differ by a constant; of two differences none is looked for."""
+    m, rng = replace(line(2), rows=25.0), np.random.default_rng(0)
+    laws = km.MeanEmbedding([[0.5, -1.0], [0.0, 2.0]]).reweighted(np.array([[0.4, 0.6]]))
+    chain, p = FittedChain(Chain(np.ones(1), np.ones((1, 1))), laws, None, 0.3), np.ones((6, 1))
+    e = np.zeros((3, 6, 2))
+    e[1, 1:, 0] = e[2, 1:, 1] = 1.0
+    paths = m.paths(replace(m.first, cov=0 * m.first.cov), e, None, rng)
+    R = np.stack([paths[1] - paths[0], paths[2] - paths[0]], axis=2)
+    more = UNSURE / 25 * np.einsum("hij,jk,hik->hi", R, m.cov, R)
+    of_line, told = (ahead(one, m.first, chain, p, None)[1] for one in (line(2), m))
+    assert_allclose(told - of_line, more, atol=1e-12)
+    twice = replace(m, form=Form(2, difference=1, season=4, seasonal="difference"))
+    assert not twice.doubt.any()
 
 
 # ------------------------------------------------------------ least squares
@@ -341,7 +358,7 @@ def test_a_belief_refuses_what_a_series_would_be_refused_for(fitted, walk):
 
 def test_forecasts_have_the_moments_of_paths(fitted, walk):
     ahead = fitted.forecast(with_gaps(walk), 6)
-    paths = fitted.sample_paths(with_gaps(walk), 6, 20_000, random_state=0)
+    paths = fitted.sample_paths(with_gaps(walk), 6, 20_000, random_state=1)
     assert_allclose(ahead.mean(), paths.mean(axis=0), atol=0.06)
     lower, upper = ahead.interval(0.9)
     want = np.quantile(paths, [0.05, 0.95], axis=0)
@@ -723,7 +740,8 @@ def test_the_mode_beside_logarithms_is_the_top_of_their_density():
     grid = np.linspace(0.05, 8.0, 2000)[:, None]
     top = grid[ahead.density(grid).argmax(axis=1)]
     assert_allclose(ahead.mode(), top, rtol=0.02)
-    assert_allclose(ahead[1].mode(), ahead.mode()[1])
+    # points that are near beside the narrowest width of several laws are taken together
+    assert_allclose(ahead[1].mode(), ahead.mode()[1], rtol=1e-4)
     assert (ahead.mode() < 0.9 * ahead.quantile(0.5)).all()
 
 

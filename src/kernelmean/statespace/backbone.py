@@ -18,6 +18,7 @@ from .options import Backbone
 
 FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
 SETTLED = 0.05  # variance of a forecast, relative to that of an innovation, that is as good as none
+UNSURE = 4.0  # times the variance of a mean of innovations: forms are chosen by them, too
 BELIEVED = 10.0  # times the largest value seen, or its own middle, a law of logarithms ends
 
 
@@ -284,6 +285,8 @@ class FittedBackbone(Saveable):
         Of the series, before all else.
     centre : array of shape (k,)
         That inputs count from; files from before have none.
+    rows : float
+        That it was learned from; files from before do not say.
     """
 
     form: Form
@@ -294,6 +297,7 @@ class FittedBackbone(Saveable):
     first: PastState
     transform: Transform
     centre: np.ndarray | float = 0.0
+    rows: float = np.inf
 
     @property
     def options(self) -> Backbone:
@@ -327,6 +331,17 @@ class FittedBackbone(Saveable):
         """
         free = self.form.trend == "n" and self.form.lost < 2
         return self if free else self.with_drift(-mean)
+
+    @property
+    def doubt(self) -> np.ndarray:
+        """A root of the covariance of what is not known of its constant, UNSURE Σ/n: (d, d).
+
+        None of a parabola, which a constant would be beside two differences: that there is none is
+        not learned.
+        """
+        twice = self.form.difference and self.form.by_difference
+        share = 0.0 if twice else UNSURE / self.rows
+        return share**0.5 * np.linalg.cholesky(self.cov).T
 
     def stays(self, n: int) -> bool:
         """Whether it stays in the range of n rows: no real root is near one."""

@@ -81,4 +81,7 @@ def ahead(line: FittedBackbone, past: PastState, chain: FittedChain, p, inputs) 
         cov += line.gain @ own[h] @ line.gain.T
         moved = apart @ line.unseen.T + p[h, :, None] * off @ line.gain.T
         apart = chain.chain.transmat.T @ moved
-    return shift, np.maximum(extra, 0.0)
+    constant = np.zeros((d, steps, d))
+    constant[:, 1:] = line.doubt[:, None]  # of the first step innovations left out tell it all
+    unsure = line.onward(np.zeros((d, *past.mean.shape)), constant)
+    return shift, np.maximum(extra, 0.0) + (unsure**2).sum(axis=0)
