@@ -86,7 +86,7 @@ class Rows:
         times = read_times(table, time, rows)
         form = form_of(table.frame[time].loc[frame.index], times)
         rows = replace(rows, times=times, form=form, labels=(sequence, time))
-        return replace(rows, said=_still(rows) or _absent(rows))
+        return replace(rows, said=_stops(rows))
 
     def knowing(self, inputs: pd.DataFrame, steps: int) -> Self:
         """With the inputs of every row; those to come stand after each sequence, without more."""
@@ -280,20 +280,17 @@ def _back(times: pd.Series) -> list[Any]:
     return list(times.index[1:][times.to_numpy()[1:] < times.to_numpy()[:-1]])
 
 
-def _still(rows: Rows) -> list[str]:
-    """What to say of times that most rows share with the one above: no forecast has a date then."""
-    gaps = np.concatenate([np.diff(rows.axis[s]).astype(float) for s in rows.slices])
-    return [SAY("still", name=rows.title)] if 0 < len(gaps) <= 2 * (gaps == 0).sum() else []
+def _stops(rows: Rows) -> list[str]:
+    """What to say of times that most rows share with the one above: no forecast has a date then.
 
-
-def _absent(rows: Rows) -> list[str]:
-    """What to say where time goes on by more than a step in a few places: rows are absent there.
-
-    In many, as over weekends, that is its way; and a month may have 28 days or 31.
+    Or where time goes on by more than a step in a few places: rows are absent there. In many, as
+    over weekends, that is its way; and a month may have 28 days or 31.
     """
     steps = np.concatenate([np.diff(rows.axis[s]).astype(float) for s in rows.slices])
+    if len(steps) <= 2 * (steps == 0).sum():
+        return [SAY("still", name=rows.title)] if len(steps) else []
     before = np.concatenate([rows.frame.index[s][:-1] for s in rows.slices])
-    gone = steps > LONG * np.median(steps) if len(steps) else np.zeros(0, dtype=bool)
+    gone = steps > LONG * np.median(steps)
     if not 0 < gone.sum() <= ABSENT * len(gone):
         return []
     return [SAY("absent", name=rows.title, row=int(before[gone][0]), count=int(gone.sum()))]

@@ -282,10 +282,7 @@ def figures(a: Tracks) -> list[Figure]:
 
     def plot(panels: Any, i: int, part: slice) -> None:
         shared: dict[str, Any] = {"level": level, "times": rows.axis[part]}
-        drawn = {
-            which: replace(result, steps=result.steps[part], missing=result.missing[part])
-            for which, result in a.results.items()
-        }
+        drawn = {which: result[part] for which, result in a.results.items()}
         truth = None if a.truth is None else a.truth[part]
         track = TrackDisplay.from_result(drawn[name], truth, **shared)
         track.plot(panels[:-1], label=f"{name} mean")

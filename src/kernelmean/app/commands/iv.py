@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+from sklearn.metrics import r2_score
 
 from ...core import Interval, Rows
 from ...core.moments import block_rows, evenly, how_often, row_blocks
@@ -31,6 +32,7 @@ SAY = words.Texts("iv")
 LEVELS = (0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95)
 FEW = 10  # different values of the instruments
 DRAWN_ALONG = 4  # pictures of an effect
+MEASURED = 10_000  # rows that a picture of the first stage is of, at most
 PREDICTION, PLAIN = "prediction", "plain_ridge"  # columns of predictions.csv
 TRENDS = {"auto": "auto", "none": None, **{str(k): k for k in range(11)}}  # by what is typed
 LOW, HIGH = "prediction_lower", "prediction_upper"
@@ -352,39 +354,17 @@ class Analysis:
         """Whether regression would have done; None without rows to regress on."""
         return None if self.plain is None else self.model.endogeneity_test()
 
-    @cached_property
-    def first_stages(self) -> dict[str, FirstStage]:
-        """What a regression of each endogenous column on the instruments finds."""
-        inputs = self.known[self.columns.instruments].to_numpy()
-        return {x: FirstStage(self.known[x].to_numpy(), inputs) for x in self.columns.x}
+    def first_stage(self, column: str) -> tuple[np.ndarray, np.ndarray]:
+        """An endogenous column x, and E[x | Z, C] by kernel ridge regression, at some rows."""
+        some = self.known.iloc[evenly(len(self.known), MEASURED)]
+        x, inputs = some[column].to_numpy(), some[self.columns.instruments].to_numpy()
+        return x, ConditionalEmbedding("gaussian", Linear()).fit(inputs, x).predict(inputs)
 
 
 def parts(frame: Any, columns: Roles) -> tuple[Any, Any, Any, Any]:
     """y, X, Z, C (None where there are no exogenous columns)."""
     X, Z, C = (frame[list(side)] if side else None for side in (columns.x, columns.z, columns.c))
     return frame[columns.y], X, Z, C
-
-
-# ---------------------------------------------------------------- the first stage
-
-MEASURED = 10_000  # the diagnostics look at no more rows than this
-
-
-class FirstStage:
-    """A regressor x given the instruments Z and the exogenous columns C.
-
-    Of very many rows some are looked at.
-
-    Attributes
-    ----------
-    x, fitted : array of shape (n,)
-        The regressor, and E[x | Z, C] by kernel ridge regression.
-    """
-
-    def __init__(self, x: np.ndarray, inputs: np.ndarray):
-        rows = evenly(len(x), MEASURED)
-        self.x, inputs = x[rows], inputs[rows]
-        self.fitted = ConditionalEmbedding("gaussian", Linear()).fit(inputs, self.x).predict(inputs)
 
 
 # ---------------------------------------------------------------- words
@@ -395,9 +375,8 @@ def facts(a: Analysis) -> list[Fact]:
     if a.plain is None:
         return []
     y, fits = a.whole[a.columns.y], a.predict(a.whole)
-    r2 = 1 - fits.sub(y, axis=0).pow(2).sum() / ((y - y.mean()) ** 2).sum()
     names = {"R² of the structural curve": PREDICTION, "R² of plain kernel ridge": PLAIN}
-    return SAY.facts({name: number(r2[column]) for name, column in names.items()})
+    return SAY.facts({name: number(r2_score(y, fits[column])) for name, column in names.items()})
 
 
 def strength(a: Analysis) -> list[Fact]:
@@ -544,16 +523,16 @@ def effect_figure(a: Analysis, column: str, ends: tuple[float, float], along: st
 
 def first_stage_figure(a: Analysis, column: str) -> Figure:
     """The regressor against its single instrument, or against what the instruments predict."""
-    stage = a.first_stages[column]
-    some = evenly(len(stage.x), DRAWN)  # of a million points is a large grey spot
-    alone = len(a.columns.z) == 1 and not a.columns.c and len(stage.x) == len(a.known)
-    across = a.known[a.columns.z[0]].to_numpy() if alone else stage.fitted
+    x, fitted = a.first_stage(column)
+    some = evenly(len(x), DRAWN)  # of a million points is a large grey spot
+    alone = len(a.columns.z) == 1 and not a.columns.c and len(x) == len(a.known)
+    across = a.known[a.columns.z[0]].to_numpy() if alone else fitted
     order = np.argsort(across)
     labels = (a.columns.z[0], column) if alone else (f"{column}, predicted", f"{column}, observed")
 
     def plot(axes: Any) -> None:
-        axes.plot(across[some], stage.x[some], ".", color=DATA, ms=3, alpha=0.5)
-        axes.plot(across[order], stage.fitted[order], color=CURVE, lw=2)
+        axes.plot(across[some], x[some], ".", color=DATA, ms=3, alpha=0.5)
+        axes.plot(across[order], fitted[order], color=CURVE, lw=2)
         axes.set(xlabel=labels[0], ylabel=labels[1])
 
     given = "the instruments and the exogenous columns" if a.columns.c else "the instruments"

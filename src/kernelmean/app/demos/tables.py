@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 
+from ...comparators import AutoRegression, TwoStageLeastSquares
 from ...core.extras import require
 from ...datasets import load_influenza, load_savings, load_schooling, simulate_sir
 from ...densities.conditional_density import ConditionalDensity
@@ -47,11 +48,10 @@ def textbook_savings(made: Tables, say: Texts) -> list[Block]:
 
 def effect(frame: pd.DataFrame, x: str, z: str, c: list[str], digits: int = 1) -> str:
     """'9.4 ± 7.2': a coefficient by two-stage least squares, with its 95% limits."""
-    from linearmodels.iv import IV2SLS
-
-    exogenous = frame[c].assign(constant=1.0)
-    fit = IV2SLS(frame.iloc[:, 0], exogenous, frame[x], frame[z]).fit(cov_type="robust")
-    return minus(f"{fit.params[x]:.{digits}f} ± {1.96 * fit.std_errors[x]:.{digits}f}")
+    known = None if not c else frame[c]
+    line = TwoStageLeastSquares().fit(frame[[x]], frame.iloc[:, 0], frame[[z]], known)
+    error = line.results_.std_errors.iloc[-1]  # of x, which stands last
+    return minus(f"{line.coef_[0]:.{digits}f} ± {1.96 * error:.{digits}f}")
 
 
 # ---------------------------------------------------------------- series
@@ -69,15 +69,14 @@ def sunspots() -> Tables:
 
 def autoregression(made: Tables, say: Texts) -> list[Block]:
     """An autoregression whose order is chosen by AIC on the years before."""
-    from statsmodels.tsa.ar_model import AutoReg, ar_select_order
+    from statsmodels.tsa.ar_model import ar_select_order
 
-    y = made["sunspots.csv"]["sunspots"].to_numpy()
+    y = made["sunspots.csv"][["sunspots"]].to_numpy()
     n = len(y) - int(HELD_OUT * len(y))
-    lags = ar_select_order(y[:n], LAGS, ic="aic").ar_lags
-    params = AutoReg(y[:n], lags).fit().params
-    (error,) = rmse(AutoReg(y, lags).predict(params, n), y[n:])
+    lags = len(ar_select_order(y[:n], LAGS, ic="aic").ar_lags)
+    (error,) = rmse(AutoRegression(lags).fit(y[:n]).predict(y)[n:], y[n:])
     name = "Autoregression, order by AIC"
-    return [Numbers(say.facts({name: f"{error:.1f}"}, lags=len(lags), n=len(y) - n))]
+    return [Numbers(say.facts({name: f"{error:.1f}"}, lags=lags, n=len(y) - n))]
 
 
 def sp500() -> Tables:
