@@ -1,12 +1,10 @@
 """How many hidden states a sequence has."""
 
-from dataclasses import replace
-
-from ..chains.order import MAX_COMPONENTS, METHODS, Order, Spectrum, choose_order
+from ..chains.order import MAX_COMPONENTS, METHODS, Order, Spectrum
 from ..core.checks import check_choice, check_count
 from ..core.threads import one_thread
 from .kernel_hmm import KernelHMM
-from .tune import by_likelihood
+from .tune import order_by
 
 
 @one_thread()
@@ -70,7 +68,4 @@ def estimate_order(
     limit = check_count(max_components, "max_components")
     plan = KernelHMM(kernel=kernel, features=features, random_state=random_state)._plan
     draft = plan.draft(X, lengths)
-    spectrum = Spectrum(draft.moments, limit)
-    if method == "likelihood":
-        return by_likelihood(plan, draft, spectrum)
-    return choose_order(replace(spectrum, ranked=draft.ranked), method, constant)
+    return order_by(method, plan, draft, Spectrum(draft.moments, limit), constant)

@@ -30,7 +30,7 @@ from ..chains.markov import filtered, predicted
 from ..chains.model import FittedChain
 from ..chains.model_bayes import ModelBayes
 from ..chains.moments import Coordinates, FarCoordinates, Moments
-from ..chains.order import MAX_COMPONENTS, Order, Spectrum, choose_order
+from ..chains.order import MAX_COMPONENTS, Order, Spectrum
 from ..chains.rows import Rows, gaps_in
 from ..chains.variates import Variates
 from ..core import arrays, checks
@@ -39,7 +39,7 @@ from ..core.sequences import check_sequences, firsts
 from ..core.stages import stage
 from ..kernels import Delta
 from .spectral import SpectralFit
-from .tune import by_likelihood
+from .tune import order_by
 
 PIECES = 200  # stretches of rows elsewhere, which choices are made on
 SOME = 1e-12  # weight of a row in a law, at the least
@@ -137,14 +137,17 @@ class Plan(drafts.Plan):
 
     def order(self, spectrum: Spectrum, draft: Draft) -> Order | None:
         """How the number of states is estimated; None where it is given."""
-        asked = self.n_components
-        if asked is None or asked == "correlations":
-            return estimated(replace(spectrum, ranked=draft.ranked))
-        if asked == "likelihood":
-            return by_likelihood(self, draft, spectrum)
-        if isinstance(asked, str):
-            return choose_order(spectrum, asked, CONSTANT)
-        return asked if isinstance(asked, Order) else None
+        asked = "correlations" if self.n_components is None else self.n_components
+        if not isinstance(asked, str):
+            return asked if isinstance(asked, Order) else None
+        found = order_by(asked, self, draft, spectrum, CONSTANT)
+        if asked == "correlations" and found == MAX_COMPONENTS:
+            checks.warn_numerical(
+                f"n_components is None, and no number up to {MAX_COMPONENTS} explains the "
+                f"correlations of consecutive rows: {MAX_COMPONENTS} is used. Give a number, "
+                'or choose one by estimate_order(X, method="likelihood")',
+            )
+        return found
 
     def climbed(self, draft: Draft, space, climbed: Climb, smoothing: AnySmoothing) -> FittedChain:
         """Laws whose weights are the probabilities of the states in the rows."""
@@ -164,18 +167,6 @@ class Plan(drafts.Plan):
         if self.reg is None:
             return choose_reg(draft, found)
         return ModelBayes(draft.coordinates.features, found.embeddings, float(self.reg))
-
-
-def estimated(spectrum: Spectrum) -> Order:
-    """The number of states by canonical correlations."""
-    found = spectrum.by_correlations()
-    if found == MAX_COMPONENTS:
-        checks.warn_numerical(
-            f"n_components is None, and no number up to {MAX_COMPONENTS} explains the "
-            f"correlations of consecutive rows: {MAX_COMPONENTS} is used. Give a number, "
-            'or choose one by estimate_order(X, method="likelihood")',
-        )
-    return found
 
 
 # ------------------------------------------------------------ its steps

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from ..chains.order import Order, Spectrum
+from ..chains.order import Order, Spectrum, choose_order
 from ..core import arrays, checks
 from ..core.minimise import mean_and_error
 
@@ -43,6 +43,13 @@ class Named:
 
 
 # ------------------------------------------------------------ the number of states
+
+
+def order_by(method: str, plan, draft, spectrum: Spectrum, constant: float) -> Order:
+    """The number of states by any of the rules."""
+    if method == "likelihood":
+        return by_likelihood(plan, draft, spectrum)
+    return choose_order(replace(spectrum, ranked=draft.ranked), method, constant)
 
 
 def by_likelihood(plan, draft, spectrum: Spectrum) -> Order:
