@@ -241,3 +241,13 @@ def test_names():
         split_names("a\nb", "--x")
     with pytest.raises(UserError, match="--x is 'a,,b'"):
         split_names("a,,b", "--x")
+
+
+def test_columns_without_a_value_are_the_same_in_parquet(tmp_path, refused):
+    """pandas has no type for them there, or that of dates; in CSV they are numbers."""
+    frame = pd.DataFrame({"x": range(30), "never": [None] * 30, "day": pd.Series([pd.NaT] * 30)})
+    frame.to_parquet(tmp_path / "data.parquet")
+    found = read_table(tmp_path / "data.parquet").numbers_with_gaps({"--x": ["never", "day"]})
+    assert found.isna().all(axis=None)
+    line = refused("density", "data.parquet", "--y", "never", "--x", "x")
+    assert "column 'never' is empty" in line

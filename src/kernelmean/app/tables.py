@@ -334,20 +334,17 @@ def _as_floats(column: pd.Series, path: Path | str) -> np.ndarray:
     if not pd.api.types.is_numeric_dtype(column):  # those of bool are
         known = column.dropna()
         plain = pd.api.types.infer_dtype(known) in PLAIN
-        if known.empty or not (plain or known.astype(str).str.fullmatch(LONG).all()):
-            raise UserError(_text_message(column, path))
-        column = column.astype(float)
+        if not (plain or known.astype(str).str.fullmatch(LONG).all()):
+            raise UserError(_text_message(known, path))
+        column = known.astype(object).astype(float).reindex(column.index)
     return column.to_numpy(dtype=float, na_value=np.nan)
 
 
-def _text_message(column: pd.Series, path: Path | str) -> str:
-    present = column.dropna()
-    if present.empty:
-        return f"column {column.name!r} of {path} is empty"
+def _text_message(present: pd.Series, path: Path | str) -> str:
     odd = present[pd.to_numeric(present.astype(str), errors="coerce").isna()]
     first = odd if len(odd) else present
     where = f"{str(first.iloc[0])!r} in row {first.index[0]}"
-    return f"column {column.name!r} of {path} holds text: {where}{_text_hint(present, odd)}"
+    return f"column {present.name!r} of {path} holds text: {where}{_text_hint(present, odd)}"
 
 
 def _text_hint(present: pd.Series, odd: pd.Series) -> str:
