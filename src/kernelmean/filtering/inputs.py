@@ -20,9 +20,8 @@ def record(X, Z, lengths) -> tuple[Array, Array, list[slice]]:
     Rows whose states are wildly off those around them are left out, and sequences end there.
     """
     points_x = checks.as_points(X, "X", min_rows=2, one_d=False)
-    points_z = checks.as_points(Z, "Z")
+    points_z = checks.as_points(Z, "Z", n=points_x.shape[0])
     checks.check_library(points_z, points_x, "Z")
-    checks.check_lengths(points_x.shape[0], points_z.shape[0], "X", "Z")
     sequences = check_sequences(lengths, points_x.shape[0])
     check_forward(X, sequences)
     check_forward(Z, sequences, "Z")

@@ -396,10 +396,9 @@ class KernelBayesFilter(Estimator):
         """R² of the filtered means, averaged over the columns of `Z`."""
         check_is_fitted(self)
         checks.check_order(Z, self.state_names_, "Z", "the training states")
-        truth = arrays.to_numpy(checks.as_points(Z, "Z"))
+        truth = arrays.as_columns(Z, self.points_.shape[1], "Z", "the training states")
         found = arrays.to_numpy(self.predict(X, lengths))
         checks.check_lengths(found.shape[0], truth.shape[0], "X", "Z")
-        checks.check_columns(truth, self.points_.shape[1], "Z", "the training states")
         return float(r2_score(truth, found.reshape(found.shape[0], -1)))
 
     def start(self, prior=None) -> Belief:
