@@ -20,7 +20,6 @@ from ..core.parameters import (
     check_parameters,
     choice,
     count,
-    either,
     flag,
     into,
     moved,
@@ -144,7 +143,7 @@ class KernelHMM(ChainEstimator):
     verbose: Verbose = False
 
     ALLOWED: ClassVar = {
-        "n_components": either(optional(count()), *METHODS),
+        "n_components": optional(count(), *METHODS),
         "refine": flag,
         "inference": choice("kbr", "forward"),
         "reg": optional(positive()),
