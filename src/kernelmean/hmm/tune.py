@@ -49,7 +49,8 @@ def order_by(method: str, plan, draft, spectrum: Spectrum, constant: float) -> O
     """The number of states by any of the rules."""
     if method == "likelihood":
         return by_likelihood(plan, draft, spectrum)
-    return choose_order(replace(spectrum, ranked=draft.ranked), method, constant)
+    ranked = draft.ranked if method == "correlations" else ()  # the other rules take no ranks
+    return choose_order(replace(spectrum, ranked=ranked), method, constant)
 
 
 def by_likelihood(plan, draft, spectrum: Spectrum) -> Order:
