@@ -163,24 +163,20 @@ def _fixed_points(kernel: Kernel, points, weights, X) -> Array:
     On a manifold the sum is taken of the lifted points, and the quotient is their projection.
     """
     xp, lifted = arrays.namespace(X), kernel.lift(points)
-    rows = np.arange(X.shape[0])
+    rows, found = np.arange(X.shape[0]), np.array(arrays.to_numpy(X))
     member = rows // (X.shape[0] // weights.shape[0])
-    done = []
     for _ in range(FIXED_POINT_STEPS):
         G = kernel.pull(X, points) * arrays.take(weights, member[rows], axis=0)
         new = kernel.land(G @ lifted, xp.sum(G, axis=1)[:, None], X)
         new = xp.where(xp.isfinite(new), new, X)
+        found[rows] = arrays.to_numpy(new)
         old, lift = kernel.lift(X), kernel.lift(new)
         moving = xp.any(xp.abs(lift - old) > 1e-10 * (1 + xp.abs(old)), axis=1)
-        moving = arrays.to_numpy(moving)
-        stopped, left = np.flatnonzero(~moving), np.flatnonzero(moving)
-        done.append((rows[stopped], arrays.take(new, stopped, axis=0)))
+        left = np.flatnonzero(arrays.to_numpy(moving))
         rows, X = rows[left], arrays.take(new, left, axis=0)
         if not len(rows):
             break
-    done.append((rows, X))
-    order = np.argsort(np.concatenate([numbers for numbers, _ in done]))
-    return arrays.take(xp.concat([found for _, found in done]), order, axis=0)
+    return arrays.like(found, points)
 
 
 def herd(m: WeightedPoints, n: int) -> Array:
