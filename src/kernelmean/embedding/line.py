@@ -65,8 +65,8 @@ class Line:
         self, m: WeightedPoints, bandwidth=None, move: Move = STILL,
         wide: Wide | None = None, nearest: bool = False,
     ):  # fmt: skip
-        self.m, self.kernel, self.wide = m.normalised(), m.kernel.smoothing(bandwidth), wide
-        self.move, self.nearest = move, nearest
+        self.m, self.kernel = m.normalised(), m.kernel.smoothing(bandwidth).on([0], 1)
+        self.move, self.wide, self.nearest = move, wide, nearest
         x = arrays.to_numpy(m.points)[:, 0]
         order = np.argsort(x, kind="stable")
         self._left, rows = ordered_factors(self.m, order)

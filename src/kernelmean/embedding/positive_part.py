@@ -42,7 +42,7 @@ Table = tuple[np.ndarray, np.ndarray]  # q of members at nodes (b, k), and their
 
 def has_line(m: WeightedPoints) -> bool:
     """Whether the points are numbers and the kernel has a distribution function."""
-    return m.points.shape[1] == 1 and m.kernel.reach(NEGLIGIBLE) is not None
+    return m.points.shape[1] == 1 and m.kernel.on([0], 1).reach(NEGLIGIBLE) is not None
 
 
 def negative_mass(
@@ -162,8 +162,8 @@ def _on_axes(m: WeightedPoints, bandwidth) -> tuple[WeightedPoints, float]:
 
 
 def _rule(m: WeightedPoints, aim: float) -> _Rule:
-    if m.points.shape[1] == 1 and m.kernel.turn() is not None:
-        return _around(m.kernel)
+    if m.points.shape[1] == 1 and m.kernel.on([0], 1).turn() is not None:
+        return _around(m.kernel.on([0], 1))
     columns = _two_columns(m)
     return _by_draws(m) if columns is None else _in_the_plane(m, columns, aim)
 

@@ -138,7 +138,7 @@ class Kernel(Value):
             raise ValueError(
                 f"X has {X.shape[1]} columns; a distribution function is that of one column"
             )
-        return self.smoothing(bandwidth).distribution(X, Y)
+        return self.smoothing(bandwidth).on([0], 1).distribution(X, Y)
 
     def self_convolution(self, X, Y, bandwidth: Lengthscale | None = None) -> Array:
         """∫ k̄(x_i, u) k̄(u, y_j) du, shape (n, m): the first term of the score of MATH §8."""

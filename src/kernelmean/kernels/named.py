@@ -97,23 +97,9 @@ class OnColumns(Kernel):
                 f"{self!r} looks at none of the columns {sorted(missing)}, and has no law of them"
             )
 
-    def distribution(self, X, Y) -> Array:
-        return self._alone().distribution(X, Y)
-
-    def reach(self, mass: float) -> float | None:
-        return self._alone().reach(mass)
-
-    def turn(self) -> float | None:
-        return self._alone().turn()
-
     def lines(self, d: int) -> list[bool]:
         without = {c for cols, k in self.parts if not k.lined for c in cols}
         return [j not in without for j in range(d)]
-
-    def _alone(self) -> Any:
-        """The kernel of a single column, where there is no other; else what all kernels say."""
-        (cols, kernel), *rest = self.parts
-        return super() if rest or cols != (0,) else kernel
 
     def is_product(self) -> bool:
         return all(len(cols) == 1 or k.is_product() for cols, k in self.parts)
