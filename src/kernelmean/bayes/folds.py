@@ -63,12 +63,14 @@ def _left_out(Phi, beta, Psi, rule: str, out) -> tuple[Array, Callable[[float], 
     share = share * (float(xp.sum(d)) / kept_mass if kept_mass > 0 else 1.0)
     kept, Psi_kept = arrays.take(Phi, rest, axis=0), arrays.take(Psi, rest, axis=0)
     right = share[:, None] * kept
-    values, vectors = xp.linalg.eigh(kept.T @ right)  # serves every regulariser
+    squared, second = rule == "squared", kept.T @ right
+    values, vectors = xp.linalg.eigh(second) if squared else solves.eigh(second)  # for every one
     P, own = arrays.take(Phi, rows, axis=0) @ vectors, arrays.take(Psi, rows, axis=0)
     target = vectors.T @ (right.T @ Psi_kept)
 
     def off(reg: float) -> Array:
-        return own - (P * _filter(values, reg, rule)[None, :]) @ target
+        shrink = solves.squared_filter(values, reg) if squared else 1.0 / (values + reg)
+        return own - (P * shrink) @ target
 
     return arrays.take(d, rows, axis=0), off
 
@@ -79,11 +81,3 @@ def _loss(d, off, balance: bool) -> float:
         mass = float(xp.sum(d))
         return float(xp.sum((d @ off) ** 2)) / mass**2 if mass > 0 else 0.0
     return float(d @ xp.sum(off * off, axis=-1))
-
-
-def _filter(values, reg: float, rule: str) -> Array:
-    """1/(c + λ), or c/(c² + δ) for the squared rule."""
-    xp = arrays.namespace(values)
-    if rule == "importance":
-        return 1.0 / (xp.clip(values, 0.0, None) + reg)
-    return solves.squared_filter(values, reg)
