@@ -104,11 +104,8 @@ class Adjustment:
 
     def at(self, row: np.ndarray) -> MeanEmbedding:
         """Of the parameters, given data (1, q): a batch of one."""
-        outside = self.seen.outside(row, Gaussian(), OUTSIDE)
         points, w, width = self._points(self.tells(row))
-        bandwidth = tuple(width.tolist())
-        law = MeanEmbedding(points, w[None], Gaussian(bandwidth))
-        return law.carrying(bandwidth, extrapolated=outside)
+        return law_given(row, self.seen, points, w, tuple(width.tolist()))
 
     def _points(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Parameters, given summaries, one row, with weights and the bandwidth of their density."""
@@ -149,6 +146,13 @@ class Adjustment:
             points, w, width = self._points(s[None])
             found[i] = logsumexp(norm.logpdf(theta[i], points, width).sum(axis=1), b=w)
         return found
+
+
+def law_given(row, seen: Support, points, w, bandwidth: tuple[float, ...]) -> MeanEmbedding:
+    """Of weighted parameters, a batch of one; a word if the data are not like those seen."""
+    outside = seen.outside(row, Gaussian(), OUTSIDE)
+    law = MeanEmbedding(points, w[None], Gaussian(bandwidth))
+    return law.carrying(bandwidth, extrapolated=outside)
 
 
 def along_lines(A: np.ndarray, Z: np.ndarray, w: np.ndarray) -> np.ndarray:

@@ -8,9 +8,8 @@ from ..core.moments import evenly
 from ..densities import ConditionalDensity, EmbeddedDensity
 from ..densities.laws import MovedLaws
 from ..embedding.embedding import MeanEmbedding
-from ..kernels import Gaussian
 from ..regression.support import Support
-from .adjustment import OUTSIDE
+from .adjustment import law_given
 from .scores import NormalScores
 from .truncation import Draws
 
@@ -47,10 +46,7 @@ class Likelihood:
             near, w = self._weighed(row)
         kept = np.flatnonzero(w > LEAST)
         points, w = near[kept], w[kept] / w[kept].sum()
-        bandwidth = _bandwidth(points, w)
-        law = MeanEmbedding(points, w[None], Gaussian(bandwidth))
-        outside = self.seen.outside(row, Gaussian(), OUTSIDE)
-        return law.carrying(bandwidth, extrapolated=outside)
+        return law_given(row, self.seen, points, w, _bandwidth(points, w))
 
     def _weighed(self, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Draws of the prior that are not far from what data say, and their weights."""
