@@ -181,13 +181,7 @@ class EmbeddedDensity(DensityMixin, Estimator):
 
     def sample(self, n_samples: int = 1, random_state=None) -> Array:
         """Draws from p, (n_samples, d)."""
-        check_is_fitted(self)
-        checks.check_count(n_samples, "n_samples")
-        rng = checks.generator(random_state)
-        draws = self.embedding_.sample(n_samples, rng, tuple(self.bandwidth_.tolist()))
-        if self._wide is None:
-            return draws
-        return arrays.like(self._wide.replace_some(arrays.to_numpy(draws), rng), draws)
+        return self._law.sample(checks.check_count(n_samples, "n_samples"), random_state)
 
     def summary(self) -> Summary:
         """The fit in words and numbers: rows, kernel, bandwidth along each column."""
