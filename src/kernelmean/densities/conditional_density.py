@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..core import Array, Block, Interval, Labels, Line, Rows, Summary, arrays, checks
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import SEARCH_ROWS
-from ..core.moments import canonical_order, evenly, once
+from ..core.moments import Order, canonical_order, evenly, once
 from ..core.old_names import attribute
 from ..core.parameters import Estimator, auto, check_parameters, either, optional, positive, share
 from ..core.progress import track
@@ -220,7 +220,7 @@ class ConditionalDensity(Estimator):
         plan, bent = self._plan(rows_x, rows_y, checks.column_names(X)).bent(rows_x, rows_y)
         for draft in track([plan.draft(rows_x, bent)], description="Scales", verbose=self.verbose):
             fit = plan.finish(plan.refined(draft, rows_x, bent), rows_x, bent, rows)
-        self._adopt(fit.in_order(order, points_x))
+        self._adopt(fit.in_order(Order(order), points_x))
         chosen = self.reg is None and self.bandwidth is None
         self.atoms_ = Atoms.found(arrays.to_numpy(rows_y)) if chosen else None
         if self.atoms_ is not None:

@@ -53,15 +53,13 @@ class Fit(Saveable):
     kept: np.ndarray | None = None  # numbers of the rows of X, where points are nodes
     drawn: np.ndarray | None = None  # by what densities have residuals nearer to their mean
 
-    def in_order(self, order: np.ndarray, X) -> Self:
-        """The fit to sorted rows X[order], with the rows as they came."""
-        Order(order).renumber(self.features)
+    def in_order(self, order: Order, X) -> Self:
+        """The fit to sorted rows, with the rows X as they came."""
+        order.renumber(self.features)
         if self.gathered is not None:
-            return replace(self, kept=evenly(self.smoother.n, X.shape[0])[order])
-        back = np.argsort(order)
-        smoother = replace(self.smoother, P=arrays.take(self.smoother.P, back, axis=0))
-        points = checks.frozen(arrays.take(self.points, back, axis=0))
-        return replace(self, X=X, points=points, smoother=smoother)
+            return replace(self, kept=order.sorted(evenly(self.smoother.n, X.shape[0])))
+        smoother = replace(self.smoother, P=order.back(self.smoother.P))
+        return replace(self, X=X, points=checks.frozen(order.back(self.points)), smoother=smoother)
 
     def laws(self, points) -> MovedLaws:
         """At rows of X."""
@@ -122,10 +120,6 @@ class Fit(Saveable):
             return self.gathered
         return self.smoother.P if self.intercept else with_ones(self.smoother.P)
 
-    def nearest(self, points) -> Array:
-        """The points of the box of the data where laws are read off."""
-        return points if self.support is None else self.support.nearest(points, self.kernel_x)
-
     def outside(self, points) -> np.ndarray:
         """Which points are outside that box."""
         if self.support is None:
@@ -145,7 +139,8 @@ class Fit(Saveable):
 
     def left(self, points) -> Array:
         """Where weights sum to nothing, far from the data, they are replaced by equal ones."""
-        left = self.smoother.left(self.features.transform(self.nearest(points)), self.reg)
+        near = points if self.support is None else self.support.nearest(points, self.kernel_x)
+        left = self.smoother.left(self.features.transform(near), self.reg)
         if self.intercept:
             return self._shortened(left)
         xp = arrays.namespace(left)
