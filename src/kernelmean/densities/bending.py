@@ -14,8 +14,9 @@ from ..core import Array, Block, Line, arrays
 from ..core.minimise import mean_and_error
 from ..embedding.move import Bend, Wide
 from ..features.landmarks import Nystroem
-from ..kernels import Kernel
+from ..kernels import Gaussian, Kernel
 from ..regression.bandwidth import silverman
+from .embedded_density import by_others
 from .location import RANK, Design, Location
 
 SCALES = (0.03, 0.1, 0.3, 1.0, 3.0)  # of a bend, in spreads of the column
@@ -182,9 +183,6 @@ def _middle(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _log_density(e: np.ndarray) -> np.ndarray:
     """Of each number by a kernel density of the others, and a share of a wide law."""
-    width, n = float(silverman(e[:, None])[0]), len(e)
-    short = (e * (0.5**0.5 / width)).astype(np.float32)  # six digits will do
-    near = np.exp(-(np.subtract.outer(short, short) ** 2))
-    np.fill_diagonal(near, 0.0)
-    p = near.sum(axis=1, dtype=float) / ((n - 1) * width * (2 * np.pi) ** 0.5)
-    return Wide.of(e[:, None], WIDE).log_mixed(p, e[:, None])
+    rows, even = e[:, None], np.full(len(e), 1.0 / len(e))
+    p = by_others(rows, even, Gaussian(float(silverman(rows)[0])))
+    return Wide.of(rows, WIDE).log_mixed(np.maximum(p, 0.0), rows)

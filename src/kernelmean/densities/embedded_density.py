@@ -214,14 +214,17 @@ def _uneven(weights) -> np.ndarray | None:
 
 
 def _judged(points, weights, kernel: Any) -> tuple[float, Array, Any]:
-    """M, Σ_{j≠i} w_j/(1 − w_i) k̄(x_i, x_j) of each row i, and the kernel that they are of."""
-    xp, wide = arrays.namespace(points), kernel.self_convolved(points.shape[1])
-    own = kernel.density(points[:1, :], points[:1, :])[0, 0]
-    left = 1.0 - weights
-    others = _smoothed(points, weights, kernel) - weights * own
-    left_out = others / xp.where(left == 0, 1.0, left)
-    square = weights @ _smoothed(points, weights, wide)
+    """M, the densities of rows by the others, and the kernel that they are of."""
+    left_out = by_others(points, weights, kernel)
+    square = weights @ _smoothed(points, weights, kernel.self_convolved(points.shape[1]))
     return float(square - 2 * weights @ left_out), left_out, kernel
+
+
+def by_others(points, weights, kernel: Kernel) -> Array:
+    """Σ_{j≠i} w_j/(1 − w_i) k̄(x_i, x_j) of each row i."""
+    own = kernel.density(points[:1, :], points[:1, :])[0, 0]
+    left, others = 1.0 - weights, _smoothed(points, weights, kernel) - weights * own
+    return others / arrays.namespace(points).where(left == 0, 1.0, left)
 
 
 def _smoothed(points, weights, kernel: Kernel) -> Array:
