@@ -125,7 +125,6 @@ def bent_or_not(asked: Any, names: list[str] | None, X, Q, copies) -> Kernel:
     bend = long_tails(arrays.to_numpy(X)) if by_name else None
     if bend is None:
         return kernel
-    on_bent = arrays.like(bend(arrays.to_numpy(X)), X)
-    bent = Bent(kernel_of(asked.kernel_x, on_bent, names, "X"), bend)
+    bent = Bent(kernel_of(asked.kernel_x, bend(X), names, "X"), bend)
     losses = losses_of_kernels(X, [Q], copies=copies)
     return bent if losses(bent) < losses(kernel) else kernel

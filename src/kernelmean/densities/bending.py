@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..core import Array, Block, Line, arrays
+from ..core import Array, Block, Line
 from ..core.minimise import mean_and_error
 from ..embedding.move import Bend, Wide
 from ..features.landmarks import Nystroem
@@ -45,16 +45,13 @@ class Bent(Kernel):
         return replace(self, kernel=self.kernel.scaled(factor))
 
     def lift(self, X) -> Array:
-        return self.kernel.lift(self._on(X))
+        return self.kernel.lift(self.bend(X))
 
     def gram_of(self, X, Y) -> Array:
-        return self.kernel.gram_of(self._on(X), self._on(Y))
+        return self.kernel.gram_of(self.bend(X), self.bend(Y))
 
     def scale_gradient(self, X, Y, W, K=None) -> np.ndarray:
-        return self.kernel.scale_gradient(self._on(X), self._on(Y), W, K)
-
-    def _on(self, X) -> Array:
-        return arrays.like(self.bend(arrays.to_numpy(X)), X)
+        return self.kernel.scale_gradient(self.bend(X), self.bend(Y), W, K)
 
 
 def resized(kernel: Any, lengthscale) -> Any:

@@ -71,13 +71,11 @@ class Beyond(Saveable):
     def __call__(self, learned: Callable, X) -> Array:
         """m(x) for the rows of X, where `learned` is m in the box."""
         near = self.support.nearest(X, self.kernel)
-        m = learned(near)
-        if self.bend is not None:
-            m = arrays.like(self.bend.back(arrays.to_numpy(m)), m)
+        m = learned(near) if self.bend is None else self.bend.back(learned(near))
         off = m - (near - self.centre) @ self.slope
         off = arrays.namespace(X).clip(off, self.low, self.high)
         m = off + (X - self.centre) @ self.slope
-        return m if self.bend is None else arrays.like(self.bend(arrays.to_numpy(m)), m)
+        return m if self.bend is None else self.bend(m)
 
 
 class Weights(Saveable):

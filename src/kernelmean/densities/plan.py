@@ -90,7 +90,7 @@ class Plan:
         if found is None:
             return self, Y
         bend = replace(found, low=whole.min(axis=0), high=whole.max(axis=0))
-        return replace(self, bend=bend), arrays.like(bend(whole), Y)
+        return replace(self, bend=bend), bend(Y)
 
     @stage("scales on few rows")
     def draft(self, X, Y) -> Draft:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from ..core import Saveable
+from ..core import Array, Saveable, arrays
 
 WIDTH = 1.5  # of the Laplace law, in mean absolute deviations: its tails outreach those of the data
 MOST = 0.5  # share
@@ -41,17 +41,19 @@ class Bend(Saveable):
     high: np.ndarray
     gain: tuple[float, float] = (0.0, 0.0)
 
-    def __call__(self, Y: np.ndarray) -> np.ndarray:
-        """B at rows (..., d)."""
-        near = np.clip(Y, self.low, self.high)
+    def __call__(self, Y) -> Array:
+        """B at rows (..., d), of any library."""
+        rows = arrays.to_numpy(Y)
+        near = np.clip(rows, self.low, self.high)
         u = (near - self.centre) / self.scale
-        return self.scale * np.arcsinh(u) + (Y - near) / np.sqrt(1.0 + u * u)
+        return arrays.like(self.scale * np.arcsinh(u) + (rows - near) / np.sqrt(1.0 + u * u), Y)
 
-    def back(self, Z: np.ndarray) -> np.ndarray:
+    def back(self, Z) -> Array:
         """B⁻¹ at rows (..., d)."""
-        near = np.clip(Z, self(self.low), self(self.high))
+        rows = arrays.to_numpy(Z)
+        near = np.clip(rows, self(self.low), self(self.high))
         u = np.sinh(near / self.scale)
-        return self.centre + self.scale * u + (Z - near) * np.sqrt(1.0 + u * u)
+        return arrays.like(self.centre + self.scale * u + (rows - near) * np.sqrt(1.0 + u * u), Z)
 
     def log_steepness(self, Y: np.ndarray) -> np.ndarray:
         """log B′ of each column at rows (..., d): log p(y) is log p_B(B(y)) and its sum."""
