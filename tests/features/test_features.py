@@ -15,7 +15,7 @@ from sklearn.gaussian_process import kernels as sk
 from sklearn.kernel_approximation import Nystroem as UniformNystroem
 
 import kernelmean as km
-from kernelmean.features.beside import Beside
+from kernelmean.features.base import Beside
 
 
 @pytest.fixture(scope="module")

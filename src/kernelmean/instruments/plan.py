@@ -14,8 +14,7 @@ from ..core import Array, arrays, checks
 from ..core.progress import Verbose
 from ..core.stages import stage
 from ..core.threads import side_by_side
-from ..features.base import Bare, FeatureMap
-from ..features.beside import Beside
+from ..features.base import Bare, Beside, FeatureMap
 from ..features.choose import as_feature_map
 from ..features.landmarks import Nystroem
 from ..kernels import on_columns
