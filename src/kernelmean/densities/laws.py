@@ -113,10 +113,8 @@ class MovedLaws(Saveable, Law):
         return self._of_each(lambda m: m.mean())
 
     def std(self) -> Array:
-        if self.move.bend is not None:
-            return self._of_each(lambda m: m.std())
-        std, widths = self.embedding.std(), self.move.widths
-        return std if widths is None else std * self._like(widths)
+        xp, cov = arrays.namespace(self.embedding.points), self.cov()
+        return xp.sqrt(xp.linalg.diagonal(cov))
 
     def cov(self) -> Array:
         if self.move.bend is not None:
