@@ -277,9 +277,8 @@ def beside(line: Slopes, features: FeatureMap, X) -> Array:
 def _moments(X, Y, line: Slopes, features: FeatureMap, bend: Bend | None, weights) -> Moments:
     """Of coordinates and outcomes of rows; their number is the sum of the weights."""
     Phi, Y = beside(line, features, X), Y if bend is None else bend(Y)
-    if weights is None:
-        return Moments("x", "xx", "xy", "y").add(x=Phi, y=Y)
-    xp, w = arrays.namespace(Phi), weights(X)
+    xp = arrays.namespace(Phi)
+    w = xp.ones_like(Phi[:, 0]) if weights is None else weights(X)
     half, outcomes = weighed(Phi, w, 0.5), weighed(Y, w, 0.5)
     sums = {"x": w @ Phi, "xx": half.T @ half, "xy": half.T @ outcomes, "y": w @ Y}
     return Moments.of(float(xp.sum(w)), sums)
