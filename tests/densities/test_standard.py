@@ -11,11 +11,11 @@ import kernelmean as km
 from kernelmean.densities.laws import MovedLaws
 from kernelmean.densities.location import Design, Location, Weights
 from kernelmean.densities.standard import (
-    EvidenceSearch,
     Forms,
     Standard,
     log_sizes,
     regressed,
+    searched,
 )
 from kernelmean.embedding.move import Move
 from kernelmean.features.landmarks import Nystroem
@@ -246,7 +246,7 @@ def test_doubt_is_that_of_a_gaussian_process():
     Y = np.sin(2 * X) + 0.2 * rng.standard_normal((60, 1))
     where = location_on(X, Y, km.Gaussian(0.8), km.Exact(), 1.0)
     off = where.residuals * np.exp(-where.doubt)
-    standard, _ = Standard.of(where, X, None, Forms(X, EvidenceSearch(X, log_sizes(off))))
+    standard, _ = Standard.of(where, X, None, Forms(X, searched(X, log_sizes(off))))
     line = kernels.ConstantKernel(where.line.factor[0] ** 2, "fixed") * kernels.DotProduct(
         0.0, "fixed"
     )
@@ -293,7 +293,7 @@ def test_each_column_of_y_is_a_line_or_a_curve():
     X = rng.uniform(-2, 2, (120, 2))
     y = np.c_[np.sin(2 * X[:, 0]), X @ [1.0, -0.5], np.zeros(120)]
     Y = y + 0.2 * rng.standard_normal(y.shape)
-    forms = Forms(X, EvidenceSearch(X, Y))
+    forms = Forms(X, searched(X, Y))
     m, line = regressed(forms, Y), Location.on(forms.line, Y)
     curve = Location.on(forms.curve, Y, forms.reg)
     new = np.r_[X, 3.0 * X]

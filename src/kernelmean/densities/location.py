@@ -302,7 +302,7 @@ class LocationSearch:
     leave-one-out does. Those of `start`, a search on other rows, are where it begins; without one
     the scales of all columns keep in step for a round. Then they part, however few the rows, for
     the evidence pays for each. Without `free` they stay as they are. `weights` are those of the
-    rows.
+    rows; `tie` says how strongly the scales of columns are tied when they part.
     """
 
     def __init__(
@@ -313,10 +313,12 @@ class LocationSearch:
         start: LocationSearch | None = None,
         free: bool = True,
         weights: Weights | None = None,
+        tie: float | None = None,
     ):
         self.weights = None if weights is None else weights(X)
         self.Y, self.line, self.d = Y / Y.std(axis=0), Slopes(X, kernel=kernel)(X), X.shape[1]
         self.kernel, self.free, self.scaled = kernel, free, Scaled(kernel, X, RANK)
+        tie = TIE / len(Y) if tie is None else tie
         middle = 0.5 * np.log10(self.d) if free else 0.0
         around = (middle - SCALE_DECADES, middle + SCALE_DECADES)
         self._bounds = [around] * self.d + [LINE_DECADES, REGS]
@@ -327,11 +329,11 @@ class LocationSearch:
         in_step = start is None and self.d > 1
         if in_step:
             self._descend(begin, np.inf)
-        self._descend(self._u, self.tie)
+        self._descend(self._u, tie)
         # still in step where no row is near another, so that nothing parts them
         if in_step and np.isfinite(self._tie) and np.ptp(self._u[: self.d]) == 0:
             there, loss = self._u, self.loss
-            self._descend(begin, self.tie)
+            self._descend(begin, tie)
             self._u = self._u if self.loss < loss else there
 
     def _descend(self, u: np.ndarray, tie: float) -> None:
@@ -339,11 +341,6 @@ class LocationSearch:
         self.scaled.choose(u[: self.d])
         found = descend(self._loss, u, self._bounds, STEPS, TOL)
         self._u = found.round(DIGITS - 1)  # its loss is flatter still
-
-    @property
-    def tie(self) -> float:
-        """How strongly the scales of columns are tied when they part."""
-        return TIE / len(self.Y)
 
     @property
     def reg(self) -> float:

@@ -28,7 +28,7 @@ from .location import TUNED_RANK, Location, LocationSearch, Weights
 from .outliers import MeanSearch
 from .rival import linear_normal
 from .search import DRAFT_RANK, ROUGH_MASS, DensityScore, DensitySearch
-from .standard import EvidenceSearch, Forms, Standard, clearly, log_sizes
+from .standard import Forms, Standard, clearly, log_sizes, searched
 
 FEW, ROWS = 500, 1500  # rows that the search looks at, in its first rounds and in the last
 SPARE = 6  # rows beyond the columns, below which where laws lie is not learned apart
@@ -47,7 +47,7 @@ class Draft:
     search: DensitySearch
     line: MeanSearch | None = None  # that of the location, if there is one
     wider: bool = False  # where the mean is less known, or where x says so
-    sizes: EvidenceSearch | None = None  # that of how wide laws are, if x says so
+    sizes: LocationSearch | None = None  # that of how wide laws are, if x says so
     weights: Weights | None = None  # under which the location was sought
     log_size: np.ndarray | float = 0.0  # of the rows of the search, summed over columns
     location: Location | Standard | None = None  # learned from the rows of the search
@@ -149,11 +149,11 @@ class Plan:
         asked = self.location is None and self.tune and self.features is None
         return bent_columns(X, self.kernel_x) if asked else []
 
-    def _sizes(self, X: np.ndarray, told: np.ndarray) -> EvidenceSearch:
+    def _sizes(self, X: np.ndarray, told: np.ndarray) -> LocationSearch:
         """That of how wide laws are, on the scales of X on which it is likeliest."""
-        best = EvidenceSearch(X, told, like=self.kernel_x)
+        best = searched(X, told, like=self.kernel_x)
         for kernel, doubted in self._bent(X):
-            bent = EvidenceSearch(X, told, like=self.kernel_x, bend=kernel.bend)
+            bent = searched(X, told, like=self.kernel_x, bend=kernel.bend)
             best = bent if bent.loss < best.loss - doubted / len(X) else best
         return best
 
@@ -164,7 +164,7 @@ class Plan:
         return self._standard(X, Y, line, draft.sizes, rows)[0]
 
     def _standard(
-        self, X, Y, line: MeanSearch, sizes: EvidenceSearch | None, rows: Rows | None = None
+        self, X, Y, line: MeanSearch, sizes: LocationSearch | None, rows: Rows | None = None
     ) -> tuple[Standard, np.ndarray]:
         """m and s; what weights rows have is decided on some of them."""
         whole, outcomes = arrays.to_numpy(X), arrays.to_numpy(Y)

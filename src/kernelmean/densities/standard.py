@@ -27,30 +27,24 @@ NOTICED = 0.1  # of log s
 WIDEST = 2.0  # deviations of y, that laws far from the data may reach
 
 
-class EvidenceSearch(LocationSearch):
+def searched(
+    X: np.ndarray, Y: np.ndarray, begin=1.0, like: Kernel | None = None, bend: Bend | None = None
+) -> LocationSearch:
     """With a Gaussian kernel, whose scales part more easily, but not with few rows.
 
     Along what has no lines with `like` itself. On a bent scale of X, if one is given.
     """
-
-    def __init__(
-        self, X: np.ndarray, Y: np.ndarray, begin=1.0, like: Kernel | None = None,
-        bend: Bend | None = None,
-    ):  # fmt: skip
-        kernel = "gaussian" if like is None else gaussian_along_lines(like)
-        fitted = fitted_kernel(kernel, X if bend is None else bend(X), columnwise=True)
-        fitted = fitted.scaled(np.broadcast_to(begin, X.shape[1]))
-        super().__init__(fitted if bend is None else Bent(fitted, bend), X, Y)
-
-    @property
-    def tie(self) -> float:
-        return tie_of(self.d, len(self.Y))
+    kernel = "gaussian" if like is None else gaussian_along_lines(like)
+    fitted = fitted_kernel(kernel, X if bend is None else bend(X), columnwise=True)
+    fitted = fitted.scaled(np.broadcast_to(begin, X.shape[1]))
+    fitted = fitted if bend is None else Bent(fitted, bend)
+    return LocationSearch(fitted, X, Y, tie=tie_of(X.shape[1], len(Y)))
 
 
 class Forms:
     """What is regressed on: a line, or a line and a kernel part, with the scales and λ found."""
 
-    def __init__(self, X: np.ndarray, search: EvidenceSearch):
+    def __init__(self, X: np.ndarray, search: LocationSearch):
         self.line = Design(X, search.kernel, Bare(), ALONE)
         self.curve, self.reg = search.design(X, Nystroem(max_rank=TUNED_RANK)), search.reg
 

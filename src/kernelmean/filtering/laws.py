@@ -20,16 +20,17 @@ from ..core.moments import evenly
 from ..densities import fit as densities
 from ..densities.conditional_density import ConditionalDensity
 from ..densities.laws import MovedLaws
+from ..densities.location import LocationSearch
 from ..densities.search import DensitySearch
 from ..densities.standard import (
     TINY,
-    EvidenceSearch,
     Forms,
     NormalErrors,
     Standard,
     clearly,
     log_sizes,
     regressed,
+    searched,
 )
 from ..kernels import fitted_kernel
 from ..regression.bandwidth import spread_ties, with_bandwidth
@@ -76,7 +77,7 @@ class StateLaw(Saveable):
         # nodes end, and what is unknown counts
         where = replace(regressed(Forms(X, mean), Y), beyond=None)
         off = where.residuals * np.exp(-arrays.to_numpy(where.doubt))
-        size = EvidenceSearch(X, log_sizes(off)) if like is None else like.size
+        size = searched(X, log_sizes(off)) if like is None else like.size
         standard, _ = Standard.of(where, X, None, Forms(X, size))
         E = standard.residuals
         density: Any = NormalErrors.of(E)
@@ -190,11 +191,11 @@ def moves_smoothly(z: np.ndarray) -> bool:
     return not repeats(z) or bool((counts / len(z) @ counts) / len(z) <= ALIKE)
 
 
-def sought(X: np.ndarray, Y: np.ndarray, turning: bool) -> tuple[bool, EvidenceSearch]:
+def sought(X: np.ndarray, Y: np.ndarray, turning: bool) -> tuple[bool, LocationSearch]:
     """Whether directions stand beside X, and scales of the mean."""
-    searches = {False: EvidenceSearch(X, Y)}
+    searches = {False: searched(X, Y)}
     if turning and X.shape[1] == 2 and len(X) >= len(ROUND) * ROWS_PER_SCALE:
-        searches[True] = EvidenceSearch(directed(X), Y, ROUND)
+        searches[True] = searched(directed(X), Y, ROUND)
     return min(searches.items(), key=lambda found: found[1].loss)
 
 
