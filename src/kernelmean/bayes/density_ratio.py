@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import Array, Block, Labels, Line, Moments, Rows, Summary, arrays
-from ..core.checks import as_points, check_order, column_names, hushed, note_columns
+from ..core.checks import as_points, check_order, column_names, note_columns
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import Order, canonical_order, copies, evenly
@@ -17,7 +17,7 @@ from ..core.threads import doors
 from ..embedding.embedding import MeanEmbedding, as_one_embedding
 from ..embedding.law import names_like
 from ..features.choose import as_feature_map
-from ..features.landmarks import Nystroem
+from ..features.landmarks import Nystroem, quietly
 from ..kernels import Kernel, fitted_kernel, is_tuned
 from .left_out import Beside, RatioLeftOut, sampled_equally
 from .odds import Logistic, Odds, best_odds
@@ -240,9 +240,7 @@ class FewRows(NamedTuple):
 
     def _coordinates(self, kernel: Kernel) -> tuple[Array, Array]:
         features = Nystroem(tol=1e-4, max_rank=200)
-        with hushed():  # a candidate's rank is nobody's concern
-            Phi = features.fit_transform(self.Z, kernel)
-        return Phi, features.transform(self.m.points)
+        return quietly(features, self.Z, kernel), features.transform(self.m.points)
 
     def _left_out(self, Phi, U, beside: Beside | None = None) -> RatioLeftOut:
         second = Phi.T @ Phi / Phi.shape[0]

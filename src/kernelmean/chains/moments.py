@@ -17,7 +17,7 @@ from ..core.rows import merged
 from ..core.sequences import firsts, links
 from ..core.threads import side_by_side
 from ..features.base import FeatureMap
-from ..features.landmarks import Nystroem
+from ..features.landmarks import Nystroem, quietly
 from ..kernels import Delta, Kernel
 
 
@@ -68,8 +68,7 @@ class Coordinates:
         n, features = points.shape[0], Nystroem(tol=tol, max_rank=rank)
         whole = n <= LANDMARK_ROWS
         some = points if whole else arrays.take(points, evenly(n, LANDMARK_ROWS), axis=0)
-        with checks.hushed():
-            Phi = features.fit_transform(some, kernel)
+        Phi = quietly(features, some, kernel)
         return cls(features, points, Phi if whole else None)
 
     def __getitem__(self, rows: slice) -> Array:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from ..core import Array, Moments, Rows, Saveable, arrays, checks
+from ..core import Array, Moments, Rows, Saveable, arrays
 from ..core.minimise import SLACK, descend, heaviest_within, mean_and_error, minimise_log10
 from ..embedding.move import Bend
 from ..features.base import FeatureMap
+from ..features.landmarks import quietly
 from ..kernels import Kernel
 from ..regression.lengthscales import REG_DECADES, SCALE_DECADES, Scaled, evidence_loss, tied
 from ..regression.smoother import Smoother, weighed
@@ -104,8 +105,7 @@ class Design:
 
     def __init__(self, X, kernel: Kernel, features: FeatureMap, size: float):
         self.X, self.line, self.features = X, Slopes(arrays.to_numpy(X), size, kernel), features
-        with checks.hushed():  # a rank that is used up loses nothing but precision
-            Phi = features.fit_transform(X, kernel)
+        Phi = quietly(features, X, kernel)
         self.Phi = arrays.namespace(X).concat([self.line(X), Phi], axis=1)
 
     @cached_property

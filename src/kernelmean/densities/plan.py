@@ -14,7 +14,7 @@ from ..core.stages import stage
 from ..embedding.move import MOST, Bend, Wide
 from ..features.base import FeatureMap
 from ..features.choose import as_feature_map, fit_pairs, learns_from_pairs
-from ..features.landmarks import Exact, Nystroem
+from ..features.landmarks import Exact, Nystroem, quietly
 from ..kernels import CorrelatedGaussian, Gaussian, Kernel, fitted_kernel
 from ..regression.bandwidth import spread_ties, with_bandwidth
 from ..regression.lengthscales import ROWS_PER_SCALE
@@ -294,8 +294,7 @@ class Plan:
         if self.features is not None:
             return fit_pairs(self.features, X, kernel, Y, fitted_kernel("gaussian", Y))
         features = self._feature_map()
-        with checks.hushed():  # the search did with fewer
-            return features, features.fit_transform(X, kernel)
+        return features, quietly(features, X, kernel)  # the search did with fewer
 
 
 def drawn_together(e: np.ndarray, kernel: Any) -> np.ndarray | None:

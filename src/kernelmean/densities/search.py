@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import Array, arrays, checks
+from ..core import Array, arrays
 from ..core.minimise import descend, largest, minimise_log10
 from ..core.moments import evenly
 from ..embedding.embedding import MeanEmbedding
 from ..embedding.move import Wide
-from ..features.landmarks import Exact, Nystroem
+from ..features.landmarks import Exact, Nystroem, quietly
 from ..kernels import Kernel
 from ..regression.bandwidth import FIRST, with_bandwidth
 from ..regression.leave_one_out import SAFE
@@ -55,12 +55,9 @@ class Target(NamedTuple):
     def of(cls, Y, kernel: Kernel, tol: float = FINE, exact: bool = False) -> Target:
         """For a smoothing kernel whose lengthscale is the bandwidth."""
         features = Exact() if exact else Nystroem(tol=tol, max_rank=MOST)
-        found, d = [], Y.shape[1]
-        for k in (kernel, kernel.self_convolved(d)):
-            with checks.hushed():  # a rank that is used up loses nothing but precision
-                found.append(features.fit_transform(Y, k))
-            found[-1] *= math.exp(-0.5 * k.log_normaliser(d))
-        return cls(*found)
+        d = Y.shape[1]
+        both = (kernel, kernel.self_convolved(d))
+        return cls(*(quietly(features, Y, k) * math.exp(-0.5 * k.log_normaliser(d)) for k in both))
 
     def take(self, rows: np.ndarray) -> Target:
         """That of some of the rows."""

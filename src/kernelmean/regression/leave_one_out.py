@@ -7,10 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..core import Array, Saveable, arrays, checks, solves
+from ..core import Array, Saveable, arrays, solves
 from ..core.minimise import DECADES, heaviest_within, minimise_log10, standard_error
 from ..core.moments import canonical_order, evenly
-from ..features.landmarks import Nystroem
+from ..features.landmarks import Nystroem, quietly
 
 SCALES = (-1.0, 1.0)  # range of log10 scale of a lengthscale
 ALONE = 1e-7  # 1 − leverage whose square is lost in the rounding of a squared residual
@@ -57,8 +57,7 @@ def losses_of_kernels(
     copies = None if copies is None else copies[rows]
 
     def losses(kernel) -> list[float]:
-        with checks.hushed():  # a candidate's rank is nobody's concern
-            Phi = Nystroem(tol=1e-4, max_rank=200).fit_transform(points, kernel)
+        Phi = quietly(Nystroem(tol=1e-4, max_rank=200), points, kernel)
         Phi = centred(Phi) if intercept else Phi
         grid = solves.EigenGrid.of(Phi.T @ Phi / Phi.shape[0])
         each = (LeaveOneOut(Phi, T, grid, free=float(intercept), copies=copies) for T in targets)

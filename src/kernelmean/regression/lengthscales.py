@@ -7,9 +7,8 @@ import numpy as np
 import scipy.linalg
 
 from ..core.arrays import EPS
-from ..core.checks import hushed
 from ..core.solves import add_to_diagonal, kept, small_inverse
-from ..features.landmarks import Nystroem
+from ..features.landmarks import Nystroem, quietly
 from ..kernels import Kernel
 
 SCALE_DECADES = 1.5  # a scale stays within 10**±1.5 of where it starts
@@ -30,9 +29,9 @@ class Scaled:
 
     def choose(self, u: np.ndarray) -> None:
         """Landmarks for the kernel at these scales, to a trace of 1e-6."""
-        with hushed():  # a rank that is used up loses nothing but precision
-            features = Nystroem(tol=1e-6, max_rank=self.rank)
-            self.landmarks = features.fit(self.points, self.kernel.scaled(10.0**u)).landmarks_
+        features = Nystroem(tol=1e-6, max_rank=self.rank)
+        quietly(features, self.points, self.kernel.scaled(10.0**u))
+        self.landmarks = features.landmarks_
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
         """Φ, (n, r), at log10 scales u."""
