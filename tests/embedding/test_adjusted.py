@@ -55,6 +55,19 @@ def test_a_batch_answers_as_its_members_do(law):
         assert region[0] < one.mean()[0] < region[1]
 
 
+def test_distribution_functions_and_regions_are_those_of_points_moved(law):
+    Y, median = law.mean() + 0.05, law.quantile(0.5)
+    for b, moves in enumerate(law._moves):
+        one = law._residuals[b].moved(moves)
+        for width in ("own", 0.2):
+            assert_allclose(law.cdf(Y, width)[b], one.cdf(Y, width), atol=1e-12)
+            assert_allclose(law.quantile(0.1, width)[b], one.quantile(0.1, width))
+        column = one.marginal(0)
+        assert_allclose(law.marginal(0).region(0.9)[b], column.region(0.9))
+        assert_allclose(law.marginal(0)[b].region(0.9), column.region(0.9))
+        assert (law.cdf(median)[b, b] >= 0.5 - 1e-12).all()  # the step there is taken
+
+
 def test_probabilities_are_those_of_the_distribution_function(law, pairs):
     beyond = km.KernelBayes().fit(*pairs).posterior([[4.5, -4.5]])  # of all pairs
     for found in (law, beyond):

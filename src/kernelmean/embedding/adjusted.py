@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numpy as np
 
-from ..core import Array, Interval, arrays
+from ..core import Array, arrays
 from .embedding import MeanEmbedding, tilts
 
 
@@ -57,15 +57,15 @@ class Adjusted(MeanEmbedding):
     def _of_means(self) -> np.ndarray:
         return self._moves if self._off is None else self._off
 
-    def _each(self, answer: Callable) -> Any:
+    def _stacked(self, answer: Callable) -> Array:
         """Answers by points moved, which differ from one member to the next."""
         if self.batch is None:
             return answer(self._residuals.moved(self._shift))
-        return [answer(self._residuals[b].moved(shift)) for b, shift in enumerate(self._shift)]
+        each = (self._residuals[b].moved(shift) for b, shift in enumerate(self._shift))
+        return arrays.namespace(self._points).stack([answer(law) for law in each])
 
-    def _stacked(self, answer: Callable) -> Array:
-        found = self._each(answer)
-        return found if self.batch is None else arrays.namespace(self._points).stack(found)
+    def _lines(self, bandwidth, moves: np.ndarray | None = None) -> Iterator[Any]:
+        return self._residuals._lines(bandwidth, np.atleast_2d(self._moves))
 
     # ------------------------------------------------------------ the same of other members
 
@@ -122,20 +122,6 @@ class Adjusted(MeanEmbedding):
     def _before(self, Y) -> np.ndarray:
         """Rows, (m, d), where they were before each law was moved."""
         return arrays.to_numpy(Y) - self._moves[..., None, :]
-
-    def cdf(self, Y, bandwidth="own") -> Array:
-        return self._stacked(lambda m: m.cdf(Y, bandwidth))
-
-    def region(self, level: float = 0.95, bandwidth=None) -> Array | list[Array]:
-        return self._each(lambda m: m.region(level, bandwidth))
-
-    def quantile(self, q, bandwidth="own") -> Array:
-        found, shift = self._residuals.quantile(q, bandwidth), self._shift
-        return found + (shift[..., None, :] if np.ndim(q) else shift)
-
-    def interval(self, level: float = 0.95, kind: str = "central", bandwidth="own") -> Interval:
-        ends = self._residuals.interval(level, kind, bandwidth)
-        return Interval(*(end + self._shift for end in ends))
 
     def sample(self, n: int, random_state=None, bandwidth=None) -> Array:
         return self._residuals.sample(n, random_state, bandwidth) + self._shift[..., None, :]

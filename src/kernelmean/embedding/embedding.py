@@ -632,9 +632,10 @@ class MeanEmbedding(Scored, WeightedPoints):
         checks.as_each(width, self._points.shape[1], "bandwidth")
         return m, width
 
-    def _lines(self, bandwidth) -> Iterator[Any]:
-        """The distributions of each column."""
-        return recovery.lines(self._proper(), self._width(bandwidth), self._steps, self._wide)
+    def _lines(self, bandwidth, moves: np.ndarray | None = None) -> Iterator[Any]:
+        """The distributions of each column; of each law moved by its own, (batch, d)."""
+        known = self._width(bandwidth), self._steps, self._wide
+        return recovery.lines(self._proper(), *known, moves=moves)
 
     def _log_least(self, Y) -> np.ndarray | None:
         """Of the share of the wide law at rows: floats have no density as small as some."""

@@ -9,7 +9,7 @@ from ..core import Array, arrays, checks
 from ..core.moments import block_rows, normal_bandwidth, row_blocks
 from ..kernels import Kernel
 from .line import Line, quantiles
-from .move import Wide
+from .move import Move, Wide
 from .weighted import WeightedPoints
 
 FIXED_POINT_STEPS = 200
@@ -56,17 +56,22 @@ def default_bandwidth(m: WeightedPoints) -> tuple[float, ...]:
 
 
 def lines(
-    m: WeightedPoints, bandwidth, nearest: bool = False, wide: Wide | None = None
-) -> Iterator[Any]:
-    """The distributions of each column: a `Line`, or `_Steps` without a bandwidth."""
+    m: WeightedPoints, bandwidth, nearest: bool = False, wide: Wide | None = None,
+    moves: np.ndarray | None = None,
+) -> Iterator[Any]:  # fmt: skip
+    """The distributions of each column: a `Line`, or `_Steps` without a bandwidth.
+
+    Each member may be moved by its own, (batch, d).
+    """
     every, d = m.members(), m.points.shape[1]
     for j, width in enumerate(_bandwidths(bandwidth, d)):
+        move = Move(None if moves is None else moves[:, [j]])
         if width == 0:
-            yield _Steps(every, j)
+            yield _Steps(every, j, move)
         else:
             column = WeightedPoints(every.points[:, [j]], *every.factors, m.kernel.on([j], d))
             own = default_bandwidth(column) if width is None else width
-            yield Line(column, own, wide=wide and wide.on(j), nearest=nearest)
+            yield Line(column, own, move, wide and wide.on(j), nearest)
 
 
 def _bandwidths(bandwidth, d: int) -> list[float | None]:
@@ -80,9 +85,9 @@ def _bandwidths(bandwidth, d: int) -> list[float | None]:
 class _Steps:
     """Distribution functions of one column of weighted points, rearranged to increase."""
 
-    def __init__(self, members: WeightedPoints, column: int):
+    def __init__(self, members: WeightedPoints, column: int, move: Move):
         x = members.points[:, column]
-        self.members, self.order = members, np.argsort(x, kind="stable")
+        self.members, self.move, self.order = members, move, np.argsort(x, kind="stable")
         self.last = np.flatnonzero(np.append(np.diff(x[self.order]) > 0, True))  # of equal points
         self.x = x[self.order][self.last]
 
@@ -93,13 +98,15 @@ class _Steps:
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
         """(batch, m)."""
-        at = np.searchsorted(self.x, y, side="right")
-        return np.clip([np.append(0.0, F)[at] for F in self._rows()], 0.0, 1.0)
+        shift = np.zeros((len(self.members), 1)) if self.move.shift is None else self.move.shift
+        at = (np.searchsorted(self.x + s, y, side="right") for s in shift)
+        found = [np.append(0.0, F)[i] for F, i in zip(self._rows(), at, strict=True)]
+        return np.clip(found, 0.0, 1.0)
 
     def quantile(self, levels: np.ndarray) -> np.ndarray:
         """(batch, k)."""
         at = np.stack([np.searchsorted(F, levels - 1e-12) for F in self._rows()])
-        return self.x[np.minimum(at, len(self.x) - 1)]
+        return self.move(self.x[np.minimum(at, len(self.x) - 1)])
 
     def shortest(self, level: float) -> np.ndarray:
         """There is none without a density."""
