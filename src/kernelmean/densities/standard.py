@@ -193,18 +193,13 @@ class Standard(Saveable):
         if plain.size is None:
             return plain, log_s
         found, again = cls.of(learn(Weights(plain.size, X)), X, Y, forms)
-        gain = as_normal(arrays.to_numpy(found.residuals), again)
-        gain -= as_normal(arrays.to_numpy(plain.residuals), log_s)
+        gain = as_normal(arrays.to_numpy(found.where.residuals), again)
+        gain -= as_normal(arrays.to_numpy(plain.where.residuals), log_s)
         return (found, again) if clearly(gain) else (plain, log_s)
 
     @property
-    def residuals(self) -> Array:
-        """Of rows, standardised."""
-        return self.where.residuals
-
-    @property
     def points(self) -> Array:
-        """The same of the outcomes as they came."""
+        """Standardised residuals of the outcomes as they came."""
         return self.where.points
 
     @property

@@ -79,7 +79,7 @@ class StateLaw(Saveable):
         off = where.residuals * np.exp(-arrays.to_numpy(where.doubt))
         size = searched(X, log_sizes(off)) if like is None else like.size
         standard, _ = Standard.of(where, X, None, Forms(X, size))
-        E = standard.residuals
+        E = standard.where.residuals
         density: Any = NormalErrors.of(E)
         kernel = None if like is None else getattr(like.density, "kernel_x", None)
         if kernel or (like is None and is_odd(density, X, E)):
@@ -110,7 +110,7 @@ class StateLaw(Saveable):
         At the rows of X in the middle; right after learning.
         """
         assert self.standard is not None
-        E = arrays.to_numpy(self.standard.residuals)
+        E = arrays.to_numpy(self.standard.where.residuals)
         log_size = np.median(self.at(X).log_size, axis=0)
         return float(np.linalg.norm(E * np.exp(log_size), -2) / len(E) ** 0.5)
 
