@@ -84,9 +84,7 @@ class MovedLaws(Saveable, Law):
     def __call__(self, Y) -> Array:
         """The embeddings as functions at rows of Y, as `MeanEmbedding`: without the wide law."""
         m = self.embedding
-        if self.move.idle:
-            return m(Y)
-        return arrays.namespace(m.points).stack([self[b](Y) for b in range(len(self))])
+        return m(Y) if self.move.idle else self._of_each(lambda one: one(Y))
 
     def tilted(self, factor: Callable) -> MovedLaws:
         """The laws whose densities are `factor` times these, as `MeanEmbedding.tilted`.
@@ -96,8 +94,7 @@ class MovedLaws(Saveable, Law):
         m = self.embedding
         if self.move.idle:
             return MovedLaws(m.tilted(factor))
-        each = [tilts(factor, self[b].points) for b in range(len(self))]
-        tilted = m.tilted_by(arrays.namespace(m.points).stack(each))
+        tilted = m.tilted_by(self._of_each(lambda one: tilts(factor, one.points)))
         return MovedLaws(tilted, self.move, drawn=self.drawn)
 
     def smoothed(self, kernel: Any, wide: Wide | None) -> MovedLaws:
