@@ -27,6 +27,7 @@ CLEAR = 1.5  # standard errors by which a model must beat a simpler one
 CHARGE = 0.5  # of a form, for each of its numbers, in nats
 TEMPER = 0.4  # of a log-likelihood: rows held out are few, and of one course of things
 FAINT = 3.0  # of scores: forms whose mean is taken, with shares in e^score, are no further apart
+OPTIMISM = 8.0  # rows: with n of them innovations to come have 1 + 8/n of the variance left
 SAME = 1e-12  # of the variance of a column, the least there is along any direction
 
 
@@ -259,9 +260,11 @@ class Series:
         found = [drifting(*fit) if drifts else fit[:2] for fit in fits]
         shares = np.exp([judged.score - chosen[0].score for judged in chosen])
         shares /= shares.sum()
-        off = np.tensordot(shares, [off for _, off in found], 1)
+        off, rows = np.tensordot(shares, [off for _, off in found], 1), fits[0][2]
+        centre = off[rows].mean(axis=0)
+        off = centre + spread(int(rows.sum())) * (off - centre)
         mean = mean_of([line for line, _ in found], shares)
-        return self.begun(*mean, off[fits[0][2]]), off
+        return self.begun(*mean, off[rows]), off
 
     def judged(self, form: Form, burn: int, fixed: bool) -> Judged | None:
         """By forecasts of stretches of the later half, from lines fitted to the rows before."""
@@ -316,7 +319,7 @@ class Found:
     ----------
     line : FittedBackbone
     innovations : array of shape (n, d)
-        Each row left out of the least squares that it is judged by.
+        Each row left out of the least squares that it is judged by, all of them drawn apart.
     usable : bool array of shape (n,)
         Rows whose innovation is known.
     plain : array of shape (n, d)
@@ -393,6 +396,11 @@ def drifting(line: FittedBackbone, off: np.ndarray, rows) -> tuple[FittedBackbon
     mean, own = off[rows].mean(axis=0), off[rows].var(axis=0) / rows.sum()
     kept = mean * np.maximum(1 - own / np.maximum(mean**2, np.finfo(float).tiny), 0.0)
     return line.with_drift(kept), off - kept
+
+
+def spread(rows: float) -> float:
+    """What innovations of so many rows are drawn apart by: a line was chosen among many by them."""
+    return (1.0 + OPTIMISM / rows) ** 0.5
 
 
 def clear(gain: np.ndarray, errors: float = CLEAR) -> bool:
