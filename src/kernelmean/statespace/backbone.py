@@ -18,6 +18,7 @@ from .options import Backbone
 
 FAR_FROM_ONE = 25.0  # in rows: a root so far from one stays in its range beyond doubt
 SETTLED = 0.05  # variance of a forecast, relative to that of an innovation, that is as good as none
+OPTIMISM = 8.0  # rows: with n of them innovations to come have 1 + 8/n of the variance left
 UNSURE = 4.0  # times the variance of a mean of innovations: forms are chosen by them, too
 BELIEVED = 10.0  # times the largest value seen, or its own middle, a law of logarithms ends
 
@@ -333,6 +334,16 @@ class FittedBackbone(Saveable):
         return self if free else self.with_drift(-mean)
 
     @property
+    def few(self) -> float:
+        """1/n of the rows learned from; 0 of logarithms, whose mean grows with what is not known."""
+        return 0.0 if self.transform.name == "log" else 1.0 / self.rows
+
+    @property
+    def spread(self) -> float:
+        """What innovations are drawn apart by: a line was chosen among many by so few of them."""
+        return (1.0 + OPTIMISM * self.few) ** 0.5
+
+    @property
     def doubt(self) -> np.ndarray:
         """A root of the covariance of what is not known of its constant, UNSURE Σ/n: (d, d).
 
@@ -340,8 +351,7 @@ class FittedBackbone(Saveable):
         not learned.
         """
         twice = self.form.difference and self.form.by_difference
-        share = 0.0 if twice else UNSURE / self.rows
-        return share**0.5 * np.linalg.cholesky(self.cov).T
+        return (not twice) * (UNSURE * self.few) ** 0.5 * np.linalg.cholesky(self.cov).T
 
     def stays(self, n: int) -> bool:
         """Whether it stays in the range of n rows: no real root is near one."""

@@ -8,7 +8,7 @@ from ..chains.em import HeldOut
 from ..chains.rows import Rows
 from ..core import Saveable, arrays
 from ..core.sequences import firsts
-from .lines import CLEAR, SAME, Found, clear, normal, spread
+from .lines import CLEAR, SAME, Found, clear, normal
 
 SEARCHED = 2000  # rows that starts, bandwidths, guards and models are compared on
 DOUBT = 4.0  # standard errors by which states must be better that end where the rows did
@@ -76,7 +76,7 @@ class Contest:
         """A model of the innovations: its rows, as those of the series."""
         line, mean = self.found.line, self.mean + held.mean(self.left)[self.at]
         loglik = held.loglik[self.at] + line.transform.slope(line.transform(self.Y))
-        loglik += self.Y.shape[1] * np.log(spread(line.rows))  # of innovations as they were
+        loglik += self.Y.shape[1] * np.log(line.spread)  # of innovations as they were
         self._enter(name, loglik, self.Y - line.transform.mean(mean, line.cov))
 
     def with_states(self, held: HeldOut) -> bool:

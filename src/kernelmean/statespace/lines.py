@@ -27,7 +27,6 @@ CLEAR = 1.5  # standard errors by which a model must beat a simpler one
 CHARGE = 0.5  # of a form, for each of its numbers, in nats
 TEMPER = 0.4  # of a log-likelihood: rows held out are few, and of one course of things
 FAINT = 3.0  # of scores: forms whose mean is taken, with shares in e^score, are no further apart
-OPTIMISM = 8.0  # rows: with n of them innovations to come have 1 + 8/n of the variance left
 SAME = 1e-12  # of the variance of a column, the least there is along any direction
 
 
@@ -262,7 +261,7 @@ class Series:
         shares /= shares.sum()
         off, rows = np.tensordot(shares, [off for _, off in found], 1), fits[0][2]
         centre = off[rows].mean(axis=0)
-        off = centre + spread(int(rows.sum())) * (off - centre)
+        off = centre + fits[0][0].spread * (off - centre)
         mean = mean_of([line for line, _ in found], shares)
         return self.begun(*mean, off[rows]), off
 
@@ -396,11 +395,6 @@ def drifting(line: FittedBackbone, off: np.ndarray, rows) -> tuple[FittedBackbon
     mean, own = off[rows].mean(axis=0), off[rows].var(axis=0) / rows.sum()
     kept = mean * np.maximum(1 - own / np.maximum(mean**2, np.finfo(float).tiny), 0.0)
     return line.with_drift(kept), off - kept
-
-
-def spread(rows: float) -> float:
-    """What innovations of so many rows are drawn apart by: a line was chosen among many by them."""
-    return (1.0 + OPTIMISM / rows) ** 0.5
 
 
 def clear(gain: np.ndarray, errors: float = CLEAR) -> bool:
