@@ -155,13 +155,16 @@ def test_no_judge_decides_alone():
         (0.01, 0.0, 0.01, 1.7 / 3.0),
         (1e-7, 0.0, 0.01, 6.7 / 3.0),
         (0.01, 0.0, -0.01, None),
+        (2e-5, 0.0, -0.01, None),
+        (1e-6, 0.0, -0.01, 5.7 / 3.0),
+        (1e-6, -13.0, -0.01, None),
         (0.6, 0.0, 0.5, None),
         (0.01, -5.0, 0.5, 1.7 / 3.0),
         (0.01, -13.0, 0.5, None),
     ],
 )
 def test_a_line_goes_a_share_towards_what_bends(chance, lead, off, share):
-    """(−log₁₀ p − .3)/3; not to what is unlikely, or of larger controlled loss, if a little.
+    """(−log₁₀ p − .3)/3; not to what is unlikely, or of larger controlled loss, unless surely.
 
     None where the line, which is the second, is taken as it is.
     """

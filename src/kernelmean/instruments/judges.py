@@ -22,7 +22,8 @@ those the one whose controlled loss times the square of the causal loss is least
 The *projected loss*, (1/n) Σ(y_i − E[h⁻ⁱ(X) | z_i])², tells what is gained over least squares.
 
 A straight line is taken before that, but it goes a share of the way to those whose controlled loss
-is smaller: (−log₁₀ p − .3)/3, nothing from p = ½ on, all of it from 1/2000 down. p is the least
+is smaller (of all, where p < 10⁻⁵): (−log₁₀ p − .3)/3, nothing from p = ½ on, all of it from
+1/2000 down. p is the least
 of tests of the line (`bend`) which take no variances for equal, as the evidence does, and no better
 stage 1 for a bend. Doubtful curves of a straight truth cost the share's square, and half the way to
 the right curve leaves a quarter of what the line is off. Where few rows carry the bend (`Choice`)
@@ -41,6 +42,7 @@ WILD = 2.0  # times the least causal loss: beyond it a function explodes
 BEHIND = 3.0  # units of log evidence
 TEMPER = 4.0  # what evidence is divided by beside a line, for it overstates
 DOUBT, SURE = 0.3, 3.3  # digits of a p-value that object to a line, and that refuse it
+REFUSED = 1e-5  # p-value of a line below which it goes, whatever the controlled loss
 OPTIMISM = 3.0  # units of log evidence that a scale beyond the first gains by being searched
 
 
@@ -99,9 +101,15 @@ class Judged:
         return int(some[self.evidence[some].argmax()])
 
     def beside(self, plain: int, chance: float, bends: np.ndarray) -> tuple[int, float]:
-        """What `bends`, and how far they send a line towards it; or the line, as it is."""
+        """What `bends`, and how far they send a line towards it; or the line, as it is.
+
+        Of a line that is surely refused the controlled loss is not asked: where e goes with x in a
+        way that its controls do not take up, a bend costs more than it gains there.
+        """
         wide = self.admissible(BEHIND * TEMPER)
-        others = wide[bends[wide] & (self.controlled[wide] < self.controlled[plain])]
+        others = wide[bends[wide]]
+        if chance > REFUSED:
+            others = others[self.controlled[others] < self.controlled[plain]]
         share = doubt(chance)
         return (self.best(others), share) if len(others) and share > 0 else (plain, 1.0)
 
