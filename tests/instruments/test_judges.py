@@ -452,3 +452,14 @@ def test_least_squares_is_judged_as_it_is_fitted_by_rows_left_out():
     hat = Theta @ np.linalg.solve(Theta.T @ Theta, Theta.T)
     assert_allclose(equations.second, Phi.T @ hat @ Phi / N, atol=1e-9)
     assert_allclose(equations.M, slow.left_out_embeddings(Theta, Phi, 1e-14), atol=1e-6)
+
+
+def test_a_slope_far_above_the_noise_is_not_held():
+    """1/n of a slope would be many times its error, and the instruments seem to contradict it."""
+    z, v, e = np.random.default_rng(571003).normal(size=(3, 200))
+    x = z + v
+    model = km.KernelIV("linear", "linear").fit(x[:, None], 2 * x + 0.01 * (v + e), z[:, None])
+    slope = model.average_derivative()
+    assert abs(slope.value - 2) < 0.003
+    assert slope.low < 2 < slope.high
+    assert model.specification_p_ > 0.05

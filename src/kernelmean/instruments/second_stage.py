@@ -25,6 +25,7 @@ XI = np.logspace(-10, 1, 23)  # of the trace: what is chosen from
 NEARLY = 1e-10  # of one: a cluster that decides what is fitted to it
 CONTROL = 1e-3  # of a column's variance: what instruments explain wholly controls for nothing
 FREE = 10.0  # rows up to which exogenous columns are held by δ: others would take what it leaves
+LOUD = 4.0  # times the noise of y: the square of slopes beyond which δ is less
 CAUTION = 2.0  # in τ²: so that bands of the sigmoid design cover, on seeds 5000 to 5099
 
 
@@ -45,10 +46,7 @@ class SecondStage:
         """
         xp = arrays.namespace(second)
         self.held = np.eye(trends) if held is None else held
-        share = np.ones(trends)
-        share[list(free)] = min(FREE / m, 1.0) ** 0.5
-        ridge = share[:, None] * self.held * share * trend_penalty(trends, m)
-        own = arrays.to_numpy(second[:trends, :trends]) + ridge
+        own = arrays.to_numpy(second[:trends, :trends]) + trend_ridge(self.held, m, free)
         self.inverse = arrays.like(np.linalg.inv(own), second)  # A_tt⁻¹
         B = self.inverse @ second[:trends, trends:]
         S = second[trends:, trends:] - second[trends:, :trends] @ B
@@ -116,6 +114,18 @@ class SecondStage:
         p = self.trends
         head, tail = self.G[:, :p], self.G[:, p:]
         return head @ self.inverse @ head.T + (tail * self.grid.shrink(reg)) @ tail.T
+
+
+def trend_ridge(held: np.ndarray, m: int, free) -> np.ndarray:
+    """δ of the trend's columns, those that are `free` held by 10/m of it."""
+    share = np.ones(len(held))
+    share[list(free)] = min(FREE / m, 1.0) ** 0.5
+    return share[:, None] * held * share * trend_penalty(len(held), m)
+
+
+def held_slopes(second, target, held: np.ndarray, m: int, free) -> np.ndarray:
+    """Coefficients of the trend alone."""
+    return np.linalg.solve(second + trend_ridge(held, m, free), target)
 
 
 class CausalLeaveOneOut:
@@ -284,11 +294,26 @@ class Equations:
         known = self.Phi is not self.M
         held = self.basis.held(arrays.to_numpy(self.Phi), trends, known)
         free = [k for k, told in enumerate(self.told[: max(trends - 1, 0)], 1) if told]
+        held = self.lighter(held, free)
         stage = SecondStage(self.second, self.target, trends, self.m, self.power, held, free)
         rows = self.Phi, self.M, self.y, self.V
         if self.clusters is None:
             return stage, CausalLeaveOneOut(stage, *rows)
         return stage, CausalLeaveClustersOut(stage, *rows, self.clusters)
+
+    def lighter(self, held: np.ndarray, free: list[int]) -> np.ndarray:
+        """What δ multiplies, less where slopes are larger than the noise of y about them.
+
+        δ expects slopes of the size of the noise. Of what is nearly without, 1/n of a slope is more
+        than its error. Where instruments are weak and a slope is large by chance, noise is so, too.
+        """
+        p = len(held)
+        second, target = (arrays.to_numpy(part)[:p] for part in (self.second, self.target))
+        b = held_slopes(second[:, :p], target, held, self.m, free)
+        e = arrays.to_numpy(self.y - self.Phi[:, :p] @ arrays.like(b, self.y))
+        own = 1 + np.flatnonzero(~self.told[: max(p - 1, 0)])
+        signal = float(b[own] @ held[np.ix_(own, own)] @ b[own])
+        return held * min(1.0, LOUD * e.var() / signal) if signal > 0 else held
 
     def less(self, keep: int, leave: int) -> Equations:
         """In NumPy, without the columns `keep` to `leave`."""
