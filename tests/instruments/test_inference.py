@@ -564,3 +564,14 @@ def test_a_slope_along_two_values_is_their_difference(seed):
     assert found.value == pytest.approx(rise.mean(), rel=1e-9)
     assert abs(found.value - plain[1] @ y) < error
     assert found.error < 2 * error
+
+
+def test_a_judge_who_treats_all_is_no_proof_of_strong_instruments():
+    """Its rows show no noise at all: the F of a line was the rounding, of either sign."""
+    rng = np.random.default_rng(591200)
+    judge, (u, v) = rng.integers(0, 20, 200), rng.normal(size=(2, 200))
+    x = (np.linspace(-1.2, 1.2, 20)[judge] + 0.6 * u + 0.8 * v > 0).astype(float)
+    x[judge == 19] = 1.0
+    Z = (judge[:, None] == np.arange(1, 20)).astype(float)
+    strength = km.KernelIV().fit(x[:, None], 0.5 * x + u, Z).first_stage()
+    assert 0 < strength.linear[0] < 3 * strength.f[0]

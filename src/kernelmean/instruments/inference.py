@@ -478,9 +478,13 @@ def robust_f(
     (n, k), b = U.shape, x @ U
     if not k or n <= p + k or not x.any():
         return 0.0
-    noise = summed(U * (x - U @ b)[:, None], clusters)
-    least = arrays.EPS * (x @ x) / n * np.eye(k)
-    return float(b @ np.linalg.solve(noise.T @ noise + least, b)) / k
+    e = x - U @ b
+    scores = summed(U * e[:, None], clusters)
+    values, V = np.linalg.eigh(scores.T @ scores)
+    # directions of a few rows that all have one x show no noise: theirs is that of all rows
+    equal = max(float(e @ e) / (n - p - k), arrays.EPS * float(x @ x) / n)
+    values[values < equal * k / (n + k)] = equal
+    return float((V.T @ b) ** 2 @ (1.0 / values)) / k
 
 
 def _not_above_zero(form: np.ndarray) -> tuple[tuple[float, float], ...]:
