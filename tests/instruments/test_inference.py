@@ -575,3 +575,12 @@ def test_a_judge_who_treats_all_is_no_proof_of_strong_instruments():
     Z = (judge[:, None] == np.arange(1, 20)).astype(float)
     strength = km.KernelIV().fit(x[:, None], 0.5 * x + u, Z).first_stage()
     assert 0 < strength.linear[0] < 3 * strength.f[0]
+
+
+def test_the_band_of_a_treatment_knows_that_it_cannot_bend():
+    """It was four times as wide as limits of the slope, of which h has half at either value."""
+    z, v, e = np.random.default_rng(594001).normal(size=(3, 400))
+    x = (z + v > 0).astype(float)
+    model = km.KernelIV().fit(x[:, None], x + 0.7 * v + 0.5 * e, z[:, None])
+    lower, upper = model.predict_interval([[0.0], [1.0]])
+    assert (upper - lower).max() < 4 * model.average_derivative().error

@@ -27,6 +27,7 @@ WIDER = {
     "beside": ((5.0, 0.25), (5.0, 10.0), (2.0, 0.25)),
     "given": ((1.0, 1.5), (1.0, 1.5), (1.0, 1.5)),
 }
+TWO = 3.0  # D in bands where no bend is free: on 593000 to 594720 of four designs of treatments
 FEW = 0.05  # of the rows: fewer that carry a bend do not tell it from noise of theirs
 CURVES = 0.01  # p-value of no curves of exogenous columns below which a line stands beside these
 FLOOR = 1e-7  # of the trace: a ridge that keeps what coordinates cannot say out of them
@@ -152,6 +153,8 @@ class Choice:
     bent : float
     free : bool
         Whether something that bends along the endogenous columns may be true.
+    two : bool
+        Whether the endogenous columns have two values each.
     gain : pair of float, optional
         Share by which projected squared errors on rows left out are below those of two-stage least
         squares, and its standard error.
@@ -159,6 +162,7 @@ class Choice:
 
     plain: tuple[StructuralDraft, float] | None = None
     gain: tuple[float, float] | None = None
+    two: bool = False
 
     def __init__(self, tried: list[Tried], X: np.ndarray, own: int, few: bool):
         """By the judges; X are rows.
@@ -174,6 +178,7 @@ class Choice:
         straight = np.array([one.draft.straight(own) for one, _ in owner]) & ~crossed
         lines = np.flatnonzero(straight & judged.bare).tolist()
         self.free = not few and not straight.all()
+        self.two = all(len(np.unique(column)) == 2 for column in X[:, :own].T)
         curves = ~judged.bare & ~(straight & self.free)
         curves = curves if curves.any() else ~judged.bare
         weights = judged.weights() * curves
@@ -219,6 +224,7 @@ class Choice:
         otherwise 1½D. A line stands where no judge objects, though what bends may be as likely: its
         slope is safe, its band is not, and has 10D, `beside` curves of exogenous columns, too. In
         averages of slopes most of the bias is gone: V + ¼D about a line, 2V + ¼D about what bends.
+        Of endogenous columns of two values a line is all there is, and its band has 3D.
         """
         Phi = fit.basis.numbers(self.points)
         second = Phi.T @ Phi
@@ -228,7 +234,12 @@ class Choice:
         line = self.free and fit.draft.straight(len(fit.roles.x))
         kind = "given" if not balanced else "beside" if line else "balanced"
         kind = "line" if fit.draft.bare else kind
-        covariance, band, mean = (arrays.like(v * V + d * D, fit.coef) for v, d in WIDER[kind])
+        whole, (noise, apart), mean = WIDER[kind]
+        if self.two:
+            apart = min(apart, TWO)
+        covariance, band, mean = (
+            arrays.like(v * V + d * D, fit.coef) for v, d in (whole, (noise, apart), mean)
+        )
         return {"covariance": covariance, "band": band, "mean": mean, "gain": self.gain}
 
 
