@@ -314,16 +314,18 @@ def test_strong_instruments_need_no_constant():
 
 
 @pytest.mark.parametrize(
-    ("bare", "line", "balanced", "own", "band", "mean"),
+    ("bare", "line", "balanced", "two", "own", "band", "mean"),
     [
-        (False, False, True, (5.0, 0.25), (5.0, 0.25), (2.0, 0.25)),
-        (True, True, True, (1.0, 1.5), (1.0, 10.0), (1.0, 0.25)),
-        (False, True, True, (5.0, 0.25), (5.0, 10.0), (2.0, 0.25)),
-        (False, False, False, (1.0, 1.5), (1.0, 1.5), (1.0, 1.5)),
+        (False, False, True, False, (5.0, 0.25), (5.0, 0.25), (2.0, 0.25)),
+        (True, True, True, False, (1.0, 1.5), (1.0, 10.0), (1.0, 0.25)),
+        (False, True, True, False, (5.0, 0.25), (5.0, 10.0), (2.0, 0.25)),
+        (False, False, False, False, (1.0, 1.5), (1.0, 1.5), (1.0, 1.5)),
+        (True, True, True, True, (1.0, 1.5), (1.0, 3.0), (1.0, 0.25)),
+        (False, True, True, True, (5.0, 0.25), (5.0, 3.0), (2.0, 0.25)),
     ],
 )
 def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
-    bare, line, balanced, own, band, mean
+    bare, line, balanced, two, own, band, mean
 ):
     """V + B at the points is aV + bD, D = Σ w (h − taken)(h − taken)ᵀ by dense solves."""
     oracle, y = dense(1.0, 1)
@@ -342,7 +344,7 @@ def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
         )
         D += weight * np.outer(off, off)
     assert_allclose(apart @ apart.T, D, atol=1e-8)
-    choice = SimpleNamespace(points=oracle.X, apart=apart, gain=None, free=True)
+    choice = SimpleNamespace(points=oracle.X, apart=apart, gain=None, free=True, two=two)
     known = {"roles": SimpleNamespace(x=["x"]), "covariance": np.eye(width)}
     fit = SimpleNamespace(basis=basis, draft=draft, coef=coef, **known)
     told = Choice.widened(choice, fit, balanced)

@@ -37,13 +37,21 @@ def median_lengthscale(X, columnwise: bool = False, name: str = "X") -> float | 
     X = arrays.to_numpy(checks.as_points(X, name, min_rows=2))
     if len(X) > MEDIAN_ROWS:
         X = X[np.random.default_rng(0).choice(len(X), MEDIAN_ROWS, replace=False)]
-    found = [_median(x[:, None]) for x in X.T] if columnwise else [_median(X)]
+    found = [_median_of(x) for x in X.T] if columnwise else [_median(X)]
     if not any(found):
         raise ValueError(
             f"{name} is constant, so its median lengthscale is 0: give the kernel a lengthscale "
             f"(or rescale columns that differ by less than {checks.SMALLEST:g})"
         )
     return tuple(median or 1.0 for median in found) if columnwise else found[0]
+
+
+def _median_of(column: np.ndarray) -> float:
+    """The same of one column: an indicator needs no distances."""
+    values = np.unique(column)
+    if len(values) == 2 and values[1] - values[0] >= checks.SMALLEST:
+        return float(values[1] - values[0])
+    return _median(column[:, None])
 
 
 def _median(X: np.ndarray) -> float:
