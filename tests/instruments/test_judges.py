@@ -344,7 +344,8 @@ def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
         )
         D += weight * np.outer(off, off)
     assert_allclose(apart @ apart.T, D, atol=1e-8)
-    choice = SimpleNamespace(points=oracle.X, apart=apart, gain=None, free=True, two=two)
+    known = {"gain": None, "refused": 1.0, "free": True, "two": two}
+    choice = SimpleNamespace(points=oracle.X, apart=apart, **known)
     known = {"roles": SimpleNamespace(x=["x"]), "covariance": np.eye(width)}
     fit = SimpleNamespace(basis=basis, draft=draft, coef=coef, **known)
     told = Choice.widened(choice, fit, balanced)

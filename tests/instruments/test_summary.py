@@ -145,6 +145,23 @@ def test_it_says_what_a_straight_line_would_do():
     assert "straight line" not in km.KernelIV(trend=1).fit(X, V[:, 0], Z).summary()
 
 
+@pytest.mark.slow
+def test_a_line_in_a_bent_first_stage_gains_nothing_and_one_that_is_refused_is_told_so():
+    """What instruments tell better of x is no merit of a bend; what a test says stands beside."""
+    rng = np.random.default_rng(0)
+    z, v, e = rng.standard_normal((3, 300))
+    x = 2 * np.tanh(2 * z) + v
+    straight, bent = (
+        km.KernelIV().fit(x[:, None], f + v + 0.3 * e, z[:, None])
+        for f in (2 * x, np.sin(2 * x) + x)
+    )
+    gain, error = straight.fit_.gain
+    assert gain <= 2 * error
+    assert "refused" not in straight.summary()
+    assert bent.fit_.refused < 1e-5
+    assert f"refused by a test (p = {bent.fit_.refused:.1g})" in bent.summary()
+
+
 def test_least_squares_are_called_so():
     rng = np.random.default_rng(44)
     z, e = rng.integers(0, 2, 4000).astype(float), rng.normal(size=4000)

@@ -156,8 +156,11 @@ class Choice:
     two : bool
         Whether the endogenous columns have two values each.
     gain : pair of float, optional
-        Share by which projected squared errors on rows left out are below those of two-stage least
-        squares, and its standard error.
+        Share by which projected squared errors on rows left out are below those of a line, and its
+        standard error: two-stage least squares, or a line that the same stage 1 predicts, if these
+        are less.
+    refused : float
+        p-value of a line, the least of its tests.
     """
 
     plain: tuple[StructuralDraft, float] | None = None
@@ -188,6 +191,7 @@ class Choice:
         stands = line_of([one for one in tried if one.draft.bare or not (weak and lines)], own)
         plain = owner.index(stands) if stands else None
         chances = np.array([one.chance for one, _ in owner])
+        self.refused = float(chances[~straight].min(initial=1.0))
         if plain is None:
             best, self.bent = judged.best(), 1.0
         elif weak:
@@ -195,8 +199,7 @@ class Choice:
         elif few:
             plain, best, self.bent = differing(plain, np.flatnonzero(crossed).tolist(), chances)
         else:
-            least = chances[~straight].min(initial=1.0)
-            best, self.bent = judged.beside(plain, least, ~straight)
+            best, self.bent = judged.beside(plain, self.refused, ~straight)
         self.points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
         values = np.hstack([every.values(self.points) for every in tried])
         taken = values[:, best]
@@ -210,6 +213,9 @@ class Choice:
         self.apart = (values - taken[:, None]) * weights**0.5
         if lines:  # the first is one along every column
             squares, fewer = judged.projected[lines[0]], judged.projected[best]
+            stiff = judged.projected[best - i + len(one.regs) - 1]  # at the largest ξ
+            as_line = len(one.regs) > 1 and one.draft.trend == 1
+            squares = min(squares, stiff, key=np.mean) if as_line else squares
             less = self.bent * (squares - fewer)  # at least: squares are convex in between
             less = less / max(squares.mean(), np.finfo(float).tiny)
             self.gain = float(less.mean()), error_of_mean(less, tried[0].clusters)
@@ -240,7 +246,8 @@ class Choice:
         covariance, band, mean = (
             arrays.like(v * V + d * D, fit.coef) for v, d in (whole, (noise, apart), mean)
         )
-        return {"covariance": covariance, "band": band, "mean": mean, "gain": self.gain}
+        told = {"gain": self.gain, "refused": self.refused}
+        return {"covariance": covariance, "band": band, "mean": mean, **told}
 
 
 def differing(plain: int, crossed: list[int], chances: np.ndarray) -> tuple[int, int, float]:

@@ -179,6 +179,22 @@ def forms_of(kernel_x, kernel_z, roles: Roles, parts: list[Part]) -> tuple[Forms
     return forms, _form_of_each(told, kernel_z, roles.instruments)
 
 
+def refuse_twice(roles: Roles, X: np.ndarray, Z: np.ndarray, C: np.ndarray) -> None:
+    """Refuse regressors that are exogenous columns, too, and instruments that all are."""
+    of_x, of_z = ([[np.array_equal(a, c) for c in C.T] for a in A.T] for A in (X, Z))
+    for name, also in zip(roles.x, of_x, strict=True):
+        if any(also):
+            raise ValueError(
+                f"column {name!r} of X is column {roles.c[also.index(True)]!r} of C; a regressor "
+                "is either endogenous or exogenous"
+            )
+    if all(map(any, of_z)):
+        raise ValueError(
+            f"columns {list(roles.z)} of Z are columns of C, each; an instrument is needed that is "
+            "none of the exogenous regressors, which are instruments anyway"
+        )
+
+
 def without_constants(x: Forms, z: Forms, X, own: int) -> tuple[Forms, Forms]:
     """The forms, but a line along each exogenous column of one value, where there is one."""
     constant = {j for j in x.bent if j >= own and arrays.still(X)[j]}

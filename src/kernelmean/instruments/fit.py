@@ -35,7 +35,7 @@ class StructuralFit(Saveable):
     sizes: tuple[int, int]  # numbers of rows
     specification_p: float
     sample: tuple[np.ndarray, np.ndarray, np.ndarray]  # rows (X, Z, y), for averages and tests
-    gain: tuple[float, float] | None = None  # over two-stage least squares, see `Choice`
+    gain: tuple[float, float] | None = None  # over a line, see `Choice`
     band: Array | None = None  # the covariance for bands of h, where something was chosen,
     mean: Array | None = None  # and for averages of its slopes
     reg_lines: float | None = None  # λ of lines in stage 1, where it is another
@@ -44,6 +44,7 @@ class StructuralFit(Saveable):
     improved: bool = True  # what controls tell of a row is not left out of its embedding
     asked: Any = None  # the regressors' kernel, before columns were found to be straight
     clusters: Clusters | None = None  # of the sample
+    refused: float = 1.0  # p-value of a line, see `Choice`
 
     @property
     def basis(self) -> Basis:

@@ -22,7 +22,15 @@ from ..kernels import Kernel, Precomputed, fitted_kernel, is_tuned
 from .basis import Polynomial
 from .choice import StructuralDraft
 from .clusters import Clusters, labels_in
-from .columns import LINEAR, Forms, Roles, forms_of, plainer_forms, without_constants
+from .columns import (
+    LINEAR,
+    Forms,
+    Roles,
+    forms_of,
+    plainer_forms,
+    refuse_twice,
+    without_constants,
+)
 from .fit import StructuralFit
 from .formula import of_class, read_formula
 from .groups import LOOKED_AT, Part, kind_of, share, thinned_parts, together
@@ -347,6 +355,7 @@ class KernelIV(StructuralInference, RegressorMixin, Estimator):
         sides = {"x": (X, points), "z": (Z, instruments), "c": (C, exogenous)}
         names = {side: (checks.column_names(t), part.shape[1]) for side, (t, part) in sides.items()}
         roles = Roles.of((checks.column_names(y) or ["y"])[0], **names)
+        refuse_twice(roles, *(arrays.to_numpy(part) for part in (points, instruments, exogenous)))
         join = arrays.namespace(points).concat
         X, Z = (join([part, exogenous], axis=1) for part in (points, instruments))
         told = None if clusters is None else Clusters.of(clusters, n)

@@ -17,6 +17,7 @@ WAYS = {
     "folds": "folds, each embedded from the others",
 }
 
+REFUSED = 1e-3  # p-value of a line, below which it is told
 BOUNDS = {
     -1: " (the shortest tried: rougher than the search can follow)",
     1: " (the longest tried: hardly bends)",
@@ -140,6 +141,8 @@ def _against_a_line(fit: StructuralFit) -> list[Line]:
         text = "2SLS: nothing else is clearly better"
     elif gain > 2 * error:
         text = f"better than 2SLS by {share}"
+    elif fit.refused < REFUSED:
+        text = f"refused by a test (p = {fit.refused:.1g}); what bends gains {share}"
     else:
         text = f"2SLS would do as well: the gain is {share}"
     return [Line("straight line", gain, text)]
