@@ -10,7 +10,7 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "examples" / "five_minutes"
 SAYS = {
-    "card": r"values of the instruments +2: h is a line in educ",
+    "card": r"values of the instruments +2: h is taken for a line in educ",
     "posterior": r"P\(skewed to the right\) = (0\.9|1\.0)",
     "regimes": r"state 1: \d+ weeks, standard deviation [34]\.\d%",
     "sunspots": r"held out: root mean square 1\d\.\d",

@@ -897,7 +897,6 @@ def odd() -> dict[str, tuple]:
         "integers": tuple(np.round(10 * a).astype(int) for a in (X, y, Z)),
         "lists": tuple(a.tolist() for a in (X, y, Z)),
         "an exogenous column": (X, y, Z, np.linspace(0, 1, 80)),
-        "an exogenous column, its own instrument": (X, y, Z, Z),
         "instrument beside a constant": (X, y, np.hstack([Z, one]), None, km.Gaussian(1.0)),
         "constant instrument": (X, y, one, None, km.Gaussian(1.0)),
         "regressor beside a constant": (np.hstack([X, one]), y, Z, None, km.Gaussian(1.0)),

@@ -137,7 +137,7 @@ class AndersonRubin(Saveable):
 
     def __str__(self) -> str:
         parts = [f"[{low:.4g}, {high:.4g}]" for low, high in self.intervals]
-        return f"{100 * self.level:g}% {' or '.join(parts) or 'none'}"
+        return f"{100 * self.level:g}% {' or '.join(parts) or 'none: lines are refused'}"
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Endogeneity(Saveable):
 
     def __str__(self) -> str:
         distance = f"root mean square distance from the regression {self.distance:.4g}"
-        return f"{distance}, p = {self.p_value:.3g}"
+        return f"p = {self.p_value:.3g} ({distance})"
 
 
 @doors()

@@ -9,6 +9,7 @@ from ..core.summary import kernel_lines
 from .choice import StructuralDraft
 from .fit import StructuralFit
 from .groups import kind_of
+from .judges import doubt
 
 WAYS = {
     "loo": "every row in both, each left out of its own embedding",
@@ -17,7 +18,6 @@ WAYS = {
     "folds": "folds, each embedded from the others",
 }
 
-REFUSED = 1e-3  # p-value of a line, below which it is told
 BOUNDS = {
     -1: " (the shortest tried: rougher than the search can follow)",
     1: " (the longest tried: hardly bends)",
@@ -67,7 +67,7 @@ def _kernels(fit: StructuralFit) -> list[Block]:
     own, k = len(fit.roles.x), len(np.unique(Z, axis=0))
     if fit.draft.straight(own) and k - 1 <= own:
         one = ", of one slope whatever the exogenous are" if fit.roles.c else ""
-        text = f"{k}: h is a line in {', '.join(fit.roles.x)}{one * (not fit.draft.crossed)}"
+        text = f"{k}: h is taken for a line in {', '.join(fit.roles.x)}{one * (not fit.draft.crossed)}"
         of_x.append(Line("values of the instruments", k, text))
     if fit.draft.crossed:
         text = f"of {', '.join(fit.roles.x)} go with {', '.join(fit.differs_along)}"
@@ -141,7 +141,7 @@ def _against_a_line(fit: StructuralFit) -> list[Line]:
         text = "2SLS: nothing else is clearly better"
     elif gain > 2 * error:
         text = f"better than 2SLS by {share}"
-    elif fit.refused < REFUSED:
+    elif doubt(fit.refused) >= 1.0:
         text = f"refused by a test (p = {fit.refused:.1g}); what bends gains {share}"
     else:
         text = f"2SLS would do as well: the gain is {share}"

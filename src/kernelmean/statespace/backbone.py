@@ -335,7 +335,7 @@ class FittedBackbone(Saveable):
 
     @property
     def few(self) -> float:
-        """1/n of the rows learned from; 0 of logarithms: their mean grows with what is not known."""
+        """1/n of the rows learned from; 0 of logarithms, whose mean grows with every doubt."""
         return 0.0 if self.transform.name == "log" else 1.0 / self.rows
 
     @property
