@@ -365,7 +365,8 @@ def test_two_values_of_an_instrument_tell_a_line(forms):
     iv = km.KernelIV(forms).fit(x[:, None], y, z[:, None], c[:, None])
     slopes = iv.derivative(np.column_stack([x, c]), column=0)
     assert np.ptp(slopes) < 1e-8
-    assert "h is taken for a line in x0, of one slope whatever the exogenous are" in str(iv.summary())
+    said = "h is taken for a line in x0, of one slope whatever the exogenous are"
+    assert said in str(iv.summary())
     W, Q = (np.column_stack([np.ones(800), a, c, c**2]) for a in (x, z))
     least = np.linalg.solve(Q.T @ W, Q.T @ y)[1]
     assert abs(slopes[0] - least) < iv.average_derivative().error

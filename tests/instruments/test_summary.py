@@ -148,16 +148,15 @@ def test_it_says_what_a_straight_line_would_do():
 @pytest.mark.slow
 def test_a_line_in_a_bent_first_stage_gains_nothing_and_one_that_is_refused_is_told_so():
     """What instruments tell better of x is no merit of a bend; what a test says stands beside."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(1)
     z, v, e = rng.standard_normal((3, 300))
     x = 2 * np.tanh(2 * z) + v
     straight, bent = (
         km.KernelIV().fit(x[:, None], f + v + 0.3 * e, z[:, None])
         for f in (2 * x, np.sin(2 * x) + x)
     )
-    gain, error = straight.fit_.gain
-    assert gain <= 2 * error
-    assert "refused" not in straight.summary()
+    assert straight.fit_.gain == (0.0, 0.0)  # it is a line in that stage 1
+    assert "2SLS would do as well: there is no gain" in straight.summary()
     assert bent.fit_.refused < 1e-5
     assert f"refused by a test (p = {bent.fit_.refused:.1g})" in bent.summary()
 

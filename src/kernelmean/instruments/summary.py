@@ -66,8 +66,9 @@ def _kernels(fit: StructuralFit) -> list[Block]:
     Z = fit.sample[1][:, : len(fit.roles.z)]
     own, k = len(fit.roles.x), len(np.unique(Z, axis=0))
     if fit.draft.straight(own) and k - 1 <= own:
-        one = ", of one slope whatever the exogenous are" if fit.roles.c else ""
-        text = f"{k}: h is taken for a line in {', '.join(fit.roles.x)}{one * (not fit.draft.crossed)}"
+        whole = fit.roles.c and not fit.draft.crossed
+        one = ", of one slope whatever the exogenous are" if whole else ""
+        text = f"{k}: h is taken for a line in {', '.join(fit.roles.x)}{one}"
         of_x.append(Line("values of the instruments", k, text))
     if fit.draft.crossed:
         text = f"of {', '.join(fit.roles.x)} go with {', '.join(fit.differs_along)}"
@@ -144,7 +145,7 @@ def _against_a_line(fit: StructuralFit) -> list[Line]:
     elif doubt(fit.refused) >= 1.0:
         text = f"refused by a test (p = {fit.refused:.1g}); what bends gains {share}"
     else:
-        text = f"2SLS would do as well: the gain is {share}"
+        text = f"2SLS would do as well: {f'the gain is {share}' if gain else 'there is no gain'}"
     return [Line("straight line", gain, text)]
 
 
