@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.stats import rankdata
 
-from ..core import arrays, checks, solves
+from ..core import Array, arrays, checks, solves
 from ..core.moments import evenly
 from ..core.progress import Verbose
 from ..core.sequences import check_forward, check_sequences, triples_of
@@ -128,15 +128,19 @@ class Plan:
     reg: float | None
     verbose: Verbose
 
-    def draft(self, X, lengths=None) -> Draft:
+    def draft(self, X, lengths=None, inputs=None) -> Draft:
         """Training rows and their moments: what a fit begins with."""
-        points, seen = observed(X, "X", min_rows=3)
+        points, seen = self.observed(X, lengths, inputs)
         if not seen.any():
             raise ValueError("X has no row without NaN; observations are needed")
         sequences = check_sequences(lengths, len(seen))
         check_forward(X, sequences)
         seen = self.believed(points, seen, sequences)
         return self.drafted(points, seen, lengths, checks.column_names(X))
+
+    def observed(self, X, lengths, inputs) -> tuple[Array, np.ndarray]:
+        """The rows, and which of them are whole."""
+        return observed(X, "X", min_rows=3)
 
     def believed(self, points, seen: np.ndarray, sequences: list[slice]) -> np.ndarray:
         """The rows seen that are learned from."""

@@ -168,7 +168,7 @@ def labels_ahead(X, rows: Rows, steps: int) -> Labels:
 
 def learn(estimator, plan, X, lengths, inputs) -> Any:
     """The fit of a plan, a value; the estimator makes the chain and its laws its own."""
-    draft = plan.draft(X, lengths)
+    draft = plan.draft(X, lengths, inputs)
     far = is_far(X)
     checks.note_columns(estimator, draft.rows.points if far else X)
     if far and draft.names:

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from ..core import Array, arrays
 from ..embedding.embedding import MeanEmbedding
 from . import markov
-from .emission import EmissionsByState, Guard, Laws, SignedEmissions
+from .emission import EmissionsByState, Laws, SignedEmissions
 from .markov import Chain
 from .model_bayes import ModelBayes
 from .rows import Rows
@@ -113,16 +113,21 @@ class FittedChain:
     def marginals(self) -> bool:
         """Whether the laws of some of the columns are known."""
         guard = self.laws.guard
-        return self.variates is None and type(guard) is Guard and not guard.n_values
+        return self.variates is None and not guard.n_values
 
-    def marginal(self, columns: list[int]) -> EmissionsByState:
+    def marginal(self, columns: list[int]) -> Laws:
         """Densities of some columns."""
-        laws, guard = self.emissions.marginal(columns), self.laws.guard.marginal(columns)
-        widths = [self.width(k) for k in range(len(guard.counts))]
-        widths = [tuple(w[j] for j in columns) if isinstance(w, tuple) else w for w in widths]
-        every = (SignedEmissions(laws, width, guard) for width in widths)
-        parts = tuple(each.reordered(np.array([k])) for k, each in enumerate(every))
-        return EmissionsByState(parts, tuple(widths))
+        laws, guard = self.kernel_part.marginal(columns), self.laws.guard.marginal(columns)
+
+        def of_states(width) -> SignedEmissions:
+            some = tuple(width[j] for j in columns) if isinstance(width, tuple) else width
+            return SignedEmissions(laws, some, guard)
+
+        if not isinstance(self.laws, EmissionsByState):
+            return of_states(self.spread)
+        widths = self.laws.widths
+        each = (of_states(w).reordered(np.array([k])) for k, w in enumerate(widths))
+        return EmissionsByState(tuple(each), widths)
 
     def width(self, k: int) -> float | tuple[float, ...] | None:
         """The bandwidth of a state; 0 where densities are of variates."""

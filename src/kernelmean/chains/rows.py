@@ -57,6 +57,11 @@ class Rows:
             found.append((rows, columns.tolist(), points))
         return found
 
+    @property
+    def missing(self) -> np.ndarray:
+        """Whether each entry is, (n, d) or (n, 1)."""
+        return ~self.seen[:, None] if self.gaps is None else self.gaps
+
     def weights(self, gamma: np.ndarray) -> np.ndarray:
         """γ of the rows seen, zero where they are not used."""
         if self.used.all():

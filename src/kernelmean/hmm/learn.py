@@ -72,7 +72,7 @@ class Plan(drafts.Plan):
     by_rule: bool  # whether kernel Bayes' rule filters
     random_state: Any
 
-    def draft(self, X, lengths=None) -> Draft:
+    def draft(self, X, lengths=None, inputs=None) -> Draft:
         """Some of the rows are there in part. Of those elsewhere some stretches, moments of all."""
         if is_far(X):
             return self.far(X, lengths)

@@ -52,7 +52,7 @@ class SpaceAnswers(ChainEstimator):
         size = abs(arrays.to_numpy(rows.points)).max(axis=0)
         if self.backbone_ is not None:
             course = Course(self.chain_, self.backbone_, rows)
-            rows, size = course.rows, abs(course.Z).max(axis=0)
+            rows, size = course.rows, np.nanmax(abs(course.Z), axis=0, initial=0.0)
         self._look_out(rows, size)
         return rows, course
 
@@ -180,8 +180,12 @@ class SpaceAnswers(ChainEstimator):
             found = self.chain_.log_predictive(rows)
         if course is None:
             return found
-        found = found + np.where(course.seen, course.line.transform.slope(course.Z), 0.0)
-        laws, unsure = self._laws_of(rows, course), np.flatnonzero(course.seen & ~rows.seen)
+        there = ~np.isnan(course.Z)
+        partly = self.chain_.marginals and not self._by_particles
+        told = there.any(axis=1) if partly else there.all(axis=1)
+        found = found + np.where(told, course.line.transform.slope(course.Z), 0.0)
+        laws = self._laws_of(rows, course)
+        unsure = np.flatnonzero(told & rows.missing.all(axis=1))
         step = block_rows(self.emissions_.points.shape[0])
         for some in (unsure[part] for part in arrays.slices(len(unsure), step)):
             found[some] = cast(LineForecast, laws[some]).log_guarded(course.Z[some])

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.linalg.blas import dtbsv
 from scipy.linalg.lapack import dgesv
 
@@ -168,17 +169,17 @@ class Transform(Saveable):
             return Y
         with np.errstate(divide="ignore", invalid="ignore"):
             z = np.log(Y) if self.name == "log" else np.sqrt(Y + self.shift)
-        return np.where(np.isnan(z), -np.inf, z)
+        return np.where(np.isnan(z) & ~np.isnan(Y), -np.inf, z)
 
     def along(self, Y: np.ndarray) -> np.ndarray:
         """z of new rows; those out of range are refused, where the transform was asked for."""
         Z = self(Y)
-        within = np.isfinite(Z)
+        within = np.isfinite(Z) | np.isnan(Y)
         if within.all():
             return Z
         found = (
-            f"X has the value {Y.min():g}; the backbone was fitted to {self.name} X, which has "
-            "none of it"
+            f"X has the value {np.nanmin(Y):g}; the backbone was fitted to {self.name} X, which "
+            "has none of it"
         )
         if self.least is None:
             raise ValueError(found)
@@ -215,12 +216,12 @@ class Transform(Saveable):
         return Z**2 + np.diag(cov) - self.shift
 
     def slope(self, Z: np.ndarray) -> np.ndarray:
-        """log |dz/dy|, summed over columns, (n,)."""
+        """log |dz/dy|, summed over the columns that are there, (n,)."""
         if self.name is None:
             return np.zeros(len(Z))
         if self.name == "log":
-            return -Z.sum(axis=1)
-        return -np.log(2 * np.maximum(abs(Z), np.finfo(float).tiny)).sum(axis=1)
+            return -np.nansum(Z, axis=1)
+        return -np.nansum(np.log(2 * np.maximum(abs(Z), np.finfo(float).tiny)), axis=1)
 
 
 AS_IT_IS = Transform()
@@ -383,7 +384,10 @@ class FittedBackbone(Saveable):
         return self.unknown(wide) <= SETTLED
 
     def track(self, Y, seen, sequences, inputs=None, gaps=None) -> Track:
-        """Along observations; `gaps` are the means of the innovations of rows not seen."""
+        """Along observations; `gaps` are the means of the innovations of rows not seen.
+
+        Rows that are there in part hold NaN in their gaps.
+        """
         mean, parts = np.empty_like(Y), []
         for s in sequences:
             known, means, *rest = self.along(Y, seen, s, inputs, gaps)
@@ -397,7 +401,9 @@ class FittedBackbone(Saveable):
 
         (n, d) and (n + 1, r, d); then how `wide` these are, (n, d, d), and the last state.
         """
-        Y, seen, n, d = Y[s], seen[s], s.stop - s.start, Y.shape[1]
+        seen, n, d = seen[s], s.stop - s.start, Y.shape[1]
+        told = seen | np.isnan(Y[s]).any(axis=1)
+        Y = np.where(told[:, None], Y[s], np.nan)
         known = self.known(np.arange(n), None if inputs is None else inputs[s])
         own = known if gaps is None else known + gaps[s]
         means, wide = np.empty((n + 1, *self.first.mean.shape)), np.zeros((n, d, d))
@@ -410,7 +416,7 @@ class FittedBackbone(Saveable):
                 t = int(stop)
                 continue
             means[t], wide[t] = state.mean, state.cov[:d, :d]
-            state = self.moved(state, *((Y[t], known[t]) if seen[t] else (None, own[t])))
+            state = self.moved(state, Y[t], known[t] if seen[t] else own[t])
             t += 1
         means[n] = state.mean
         return known, means, wide, state
@@ -444,12 +450,14 @@ class FittedBackbone(Saveable):
         mean = states.mean(axis=0).reshape(self.first.mean.shape)
         return replace(self, first=PastState(0, mean, off.T @ off / len(off)))
 
-    def moved(self, state: PastState, y: np.ndarray | None, known: np.ndarray) -> PastState:
-        """One row on: y was seen, or (None) it was not and its own part had the mean `known`."""
-        mean, cov, d = state.mean.ravel(), state.cov, len(known)
-        if y is None:
+    def moved(self, state: PastState, y: np.ndarray, known: np.ndarray) -> PastState:
+        """One row on: y was seen, or it is NaN, in part perhaps; its own part has mean `known`."""
+        mean, cov, d, there = state.mean.ravel(), state.cov, len(known), ~np.isnan(y)
+        if not there.any():
             mean = self.unseen @ mean + self.gain @ known
             cov = self.unseen @ cov @ self.unseen.T + self._more
+        elif not there.all():
+            mean, cov = self._moved_by(y, there, mean, cov, known)
         else:
             all_of_y = cov[:d, :d] + self.cov
             told = cov[:, :d] / all_of_y if d == 1 else dgesv(all_of_y, cov[:d])[2].T
@@ -460,6 +468,19 @@ class FittedBackbone(Saveable):
                 if left[0].sum() <= 1e-9 * d and left.sum() <= 1e-8 * d:
                     cov = np.zeros_like(cov)
         return PastState(state.time + 1, mean.reshape(state.mean.shape), cov)
+
+    def _moved_by(self, y, there: np.ndarray, mean, cov, own: np.ndarray) -> tuple:
+        """Of a row that is there in part: y is the first of the state, and what it has of its own.
+
+        Both are told of by what is there.
+        """
+        both, of = block_diag(cov, self.cov), np.r_[: len(own)]
+        first, own_part = both[of], both[len(mean) + of]
+        joint = (first + own_part)[there]
+        told = np.linalg.solve(joint[:, of][:, there] + joint[:, len(mean) + of][:, there], joint).T
+        move = np.c_[self.unseen, self.gain]
+        means = np.r_[mean, own] + told @ (y - mean[of] - own)[there]
+        return move @ means, move @ (both - told @ joint) @ move.T
 
     @cached_property
     def gain(self) -> np.ndarray:

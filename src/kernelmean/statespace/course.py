@@ -18,16 +18,13 @@ class Course:
     line : FittedBackbone
     track : Track
     Z : array of shape (n, d)
-        The series, transformed.
-    seen : bool array of shape (n,)
-        Rows of the series that are there.
+        The series, transformed; NaN where it is missing.
     """
 
     def __init__(self, chain: FittedChain, line: FittedBackbone, rows: Rows):
-        Y, seen = arrays.to_numpy(rows.points), rows.seen
-        self.line, self.seen, self.Z = line, seen, np.zeros_like(Y)
-        if seen.any():
-            self.Z[seen] = line.transform.along(Y[seen])
+        self.line, seen = line, rows.seen
+        Y, gaps = arrays.to_numpy(rows.points), rows.missing
+        self.Z = line.transform.along(np.where(gaps, np.nan, Y))
         self.track = line.track(self.Z, seen, rows.sequences, rows.inputs)
         self.rows = self._left(rows)
         if not seen.all():
@@ -37,9 +34,9 @@ class Course:
 
     def _left(self, rows: Rows) -> Rows:
         """The innovations."""
-        usable = self.seen & self.line.settled(self.track.wide)
-        points = arrays.like(self.Z - self.track.mean, rows.points)
-        return Rows.of(points, usable, rows.sequences)
+        gaps = np.isnan(self.Z) | ~self.line.settled(self.track.wide)[:, None]
+        points = arrays.like(np.nan_to_num(self.Z - self.track.mean), rows.points)
+        return Rows.of(points, ~gaps.any(axis=1), rows.sequences, gaps)
 
     @property
     def extra(self) -> np.ndarray:

@@ -1,5 +1,7 @@
 """What stands beside a law far from its data."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -64,6 +66,10 @@ class ShapedGuard(Guard):
                 off = (points[:, j, None] - self.means[:, j]) / width
                 total += _log_noise(table, off) - np.log(width)
         return total
+
+    def marginal(self, columns: list[int]) -> ShapedGuard:
+        """That of some columns."""
+        return replace(super().marginal(columns), shape=self.shape[columns])  # type: ignore
 
     def points(self) -> np.ndarray:
         """`IMAGINED` points of equal weight with the mean and the variances of each law.

@@ -16,15 +16,17 @@ from ..chains.em import Climb, Effort, HeldOut
 from ..chains.emission import SHARES, Guard, Shrunken, Smoothing, can_smooth
 from ..chains.markov import Chain
 from ..chains.model import FittedChain
-from ..chains.rows import Rows
+from ..chains.rows import Rows, as_inputs, gaps_in
 from ..chains.variates import Variates
-from ..core import arrays
+from ..core import Array, arrays, checks
+from ..core.sequences import check_sequences
 from ..core.stages import stage
 from ..core.wild import without_wild
 from ..embedding.embedding import MeanEmbedding
-from ..kernels import Delta, fitted_kernel
+from ..kernels import Delta, as_kernel, fitted_kernel
 from .backbone import FittedBackbone
 from .contest import BOTH, SEARCHED, STATES, Contest, Rival
+from .gaps import WHOLE, drawn, hardly_whole, tells
 from .guard import LinearGuard, ShapedGuard
 from .latent import CHAINS, Latent, Space
 from .lines import FEWEST, Found, clear, search
@@ -72,6 +74,23 @@ class Plan(drafts.Plan):
     laws: list[Any]  # Normal, each of another dimension
     inference: Any
     backbone: Any
+
+    def observed(self, X, lengths, inputs) -> tuple[Array, np.ndarray]:
+        """With gaps filled, where few triples of rows in a row are whole."""
+        points, seen = super().observed(X, lengths, inputs)
+        sequences = check_sequences(lengths, len(seen))
+        if not hardly_whole(seen, sequences) or isinstance(as_kernel(self.kernel), Delta):
+            return points, seen
+        Y = np.where(gaps_in(X), np.nan, arrays.to_numpy(points))
+        if not tells(Y):
+            return points, seen
+        checks.warn_numerical(
+            f"fewer than {WHOLE:.0%} of three rows in a row of X are without NaN, and models are "
+            "learned from such: gaps are filled first, by draws of a linear model of X"
+        )
+        known, season = as_inputs(inputs, len(seen), None), getattr(self.backbone, "season", None)
+        Y = drawn(Y, sequences, known, season or 0, np.random.default_rng(0))
+        return arrays.like(Y, points), np.ones_like(seen)
 
     def believed(self, points, seen: np.ndarray, sequences: list[slice]) -> np.ndarray:
         """All but a few that are wildly off."""

@@ -203,7 +203,7 @@ class Series:
         self.seen, self.sequences, self.inputs, self.whole = seen, sequences, inputs, False
         self.transform = Transform.of(name, Y[seen])
         Z = self.transform(np.where(seen[:, None], Y, Y[seen][0]))
-        Y = filled(np.where(seen[:, None], Z, 0.0), seen)
+        Y = filled(np.where(seen[:, None], Z, 0.0), seen[:, None])
         self.units = spreads(Y)
         self.Y = Y / self.units
 
@@ -305,10 +305,18 @@ def spreads(Y: np.ndarray) -> np.ndarray:
     return np.exp2(np.round(np.log2(arrays.units(Y))))
 
 
-def filled(Y: np.ndarray, seen: np.ndarray) -> np.ndarray:
+def filled(Y: np.ndarray, there: np.ndarray) -> np.ndarray:
     """Straight lines through gaps."""
-    at, there = np.arange(len(Y)), np.flatnonzero(seen)
-    return np.stack([np.interp(at, there, column[there]) for column in Y.T], axis=1)
+    at, columns = np.arange(len(Y)), zip(Y.T, np.broadcast_to(there, Y.shape).T, strict=True)
+    return np.stack([np.interp(at, at[seen], column[seen]) for column, seen in columns], axis=1)
+
+
+def standard(inputs: np.ndarray | None) -> tuple:
+    """Inputs from their means in units near their spreads; and these means and units."""
+    if inputs is None:
+        return None, None, None
+    centre, units = inputs.mean(axis=0), spreads(inputs)
+    return (inputs - centre) / units, centre, units
 
 
 class Found:
@@ -349,10 +357,7 @@ def search(options: Any, Y, seen, sequences, inputs=None, asked: bool = True) ->
     count from their means, in units near their spreads: lines without a constant would see where
     else they count from, and least squares take what is tiny beside the rest for nothing.
     """
-    known = None
-    if inputs is not None:
-        centre, units = inputs.mean(axis=0), spreads(inputs)
-        known = (inputs - centre) / units
+    known, centre, units = standard(inputs)
     rows = Y, seen, sequences, known
     walk = Judged(Form(0, "n", 1), None, np.zeros(1))
     names = transforms(options, Y[seen])

@@ -11,8 +11,9 @@ from ..chains.emission import one_or_each
 from ..chains.markov import one_of
 from ..chains.model import FittedChain
 from ..chains.results import Batch, RegimeBelief, RegimeForecast, as_observation
-from ..chains.rows import as_input_row
+from ..chains.rows import as_input_row, gaps_in
 from ..core import Array, Labels, arrays
+from ..core.moments import normal_bandwidth
 from ..core.old_names import attribute
 from ..embedding.embedding import MeanEmbedding
 from .backbone import AS_IT_IS, FittedBackbone, Transform
@@ -169,19 +170,24 @@ class LineForecast(ShiftedLaw, StateForecast):
         `Z` are the rows, transformed. As the guard of the states has it: never that of zero,
         however far the row.
         """
-        laws, widths = self.embedding, self._widths()
+        laws, widths, d = self.embedding, self._widths(), Z.shape[1]
         each, p, off = self.chain.emissions, arrays.to_numpy(self.states), Z - self.shift
         means, stds = (arrays.to_numpy(one) for one in (each.mean(), each.std()))
+        if self.chain.variates is not None:  # which have no widths of the columns
+            usual = normal_bandwidth(laws.points.shape[0], d) * (p @ stds)
+            widths = np.where(widths > usual / 10, widths, usual)
         mean = p @ means
         wide = WIDE**2 * (p @ (stds**2 + means**2) - mean**2 + widths**2)
         far = (off - mean) ** 2 / wide + np.log(2 * np.pi * wide)
         near, weights = np.empty(len(Z)), arrays.to_numpy(laws.weights)
         for k, width in enumerate(map(one_or_each, widths)):
-            heights = laws.kernel.smoothing(width).density_of(self._like(off[[k]]), laws.points)
+            kernel, some = laws.kernel.smoothing(width), np.flatnonzero(~np.isnan(off[k])).tolist()
+            points = arrays.take(laws.points, some, axis=1)
+            heights = kernel.on(some, d).density_of(self._like(off[[k]][:, some]), points)
             near[k] = (arrays.to_numpy(heights) @ weights[k])[0]
         with np.errstate(divide="ignore"):
             near = np.log1p(-FAR) + np.log(np.maximum(near, 0.0))
-        guarded = np.logaddexp(near, np.log(FAR) - 0.5 * far.sum(axis=1))
+        guarded = np.logaddexp(near, np.log(FAR) - 0.5 * np.nansum(far, axis=1))
         return guarded + self.transform.slope(Z)
 
     def _like(self, values) -> Array:  # without the embedding, which is of steps by points
@@ -224,15 +230,15 @@ class LineBelief(ShiftedLaw, LatentBelief):
         super().__init__(model, prior, labels, nodes)
         self._line_names = names
         self._line, self.transform, self._past = line, line.transform, line.first
-        self._seen: np.ndarray | None = None
+        self._told: Any = None  # the row, and what is known of its own part
         self._expect(inputs)
 
     def predict(self, inputs=None) -> Self:
         """One step on in time; `inputs`, (k,), are those of the next row."""
-        known, inputs = self._known, as_input_row(inputs, self._line.n_inputs, self._line_names)
-        if self._seen is None:
-            known = known + arrays.to_numpy(self.embedding.mean())
-        self._past, self._seen = self._line.moved(self._past, self._seen, known), None
+        inputs = as_input_row(inputs, self._line.n_inputs, self._line_names)
+        if self._told is None:
+            self.update(np.full(len(self._known), np.nan))
+        self._past, self._told = self._line.moved(self._past, *self._told), None
         self._expect(inputs)
         super().predict()
         return self
@@ -240,11 +246,12 @@ class LineBelief(ShiftedLaw, LatentBelief):
     def update(self, x) -> Self:
         """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
         point, seen = as_observation(x, self._points_of, self.labels.columns)
-        z = self.transform.along(arrays.to_numpy(point))[0].copy() if seen[0] else None
-        usable = z is not None and self._line.settled(np.diag(self.extra)[None])[0]
-        off = z - self.shift if usable else np.full(len(self.shift), np.nan)
-        super().update(arrays.like(off, point))
-        self._seen = z
+        gaps = gaps_in(np.atleast_1d(arrays.to_numpy(x))[None])
+        z = self.transform.along(np.where(gaps, np.nan, arrays.to_numpy(point)))[0]
+        usual = 0.0 if seen[0] else arrays.to_numpy(self.embedding.mean())
+        self._told = z, self._known + usual
+        settled = self._line.settled(np.diag(self.extra)[None])[0]
+        super().update(arrays.like(np.where(settled, z - self.shift, np.nan), point))
         return self
 
     def _expect(self, inputs) -> None:
