@@ -142,6 +142,14 @@ def test_numbers_are_those_of_the_model(run, table):
     np.testing.assert_allclose(forecast[["level_lower", "level_upper"]].T, ends)
 
 
+def test_rows_in_part_are_judged_by_what_they_have(run, table):
+    result = run("ssm", "data.csv", "--columns", "level,other")
+    track = pd.read_csv("kernelmean-ssm/track.csv", index_col="row")
+    assert track["missing"].sum() == 5
+    assert not track["log_predictive"].isna().any()
+    assert "5 of 200 rows have some of the columns and not others; what is there" in result.stdout
+
+
 @pytest.mark.slow
 def test_sequences_do_not_touch_each_other(run, table):
     parts = [levels(n, n).assign(site=f"s{i}") for i, n in enumerate((120, 80, 1))]

@@ -77,7 +77,8 @@ class SpaceAnswers(ChainEstimator):
         Parameters
         ----------
         X : array or DataFrame of shape (n, d)
-            A row with NaN is a missing observation.
+            NaN is missing. Of a row in part a line takes what is there, and so do states, by its
+            marginal laws; where densities are of variates, and by particles, states do not.
         lengths : sequence of int, optional
         inputs : array or DataFrame of shape (n, k), optional
             As in `fit`.
@@ -167,6 +168,8 @@ class SpaceAnswers(ChainEstimator):
 
     def log_predictive(self, X, lengths=None, inputs=None) -> np.ndarray:
         """log p(y_t | y_1, ..., y_{t-1}) for every row, (n,); 0 for a missing one.
+
+        Of a row in part that of what is there, where `filter` says that states take it.
 
         Parameters
         ----------

@@ -470,17 +470,16 @@ class FittedBackbone(Saveable):
         return PastState(state.time + 1, mean.reshape(state.mean.shape), cov)
 
     def _moved_by(self, y, there: np.ndarray, mean, cov, own: np.ndarray) -> tuple:
-        """Of a row that is there in part: y is the first of the state, and what it has of its own.
+        """Mean and covariance after a row that is there in part.
 
-        Both are told of by what is there.
+        y is the first part of the state and the row's own: what is there tells of both, together.
         """
-        both, of = block_diag(cov, self.cov), np.r_[: len(own)]
-        first, own_part = both[of], both[len(mean) + of]
-        joint = (first + own_part)[there]
-        told = np.linalg.solve(joint[:, of][:, there] + joint[:, len(mean) + of][:, there], joint).T
+        means, both, d = np.r_[mean, own], block_diag(cov, self.cov), len(own)
+        of = (np.eye(d, len(both)) + np.eye(d, len(both), len(mean)))[there]
+        told = np.linalg.solve(of @ both @ of.T, of @ both).T
+        means = means + told @ (y[there] - of @ means)
         move = np.c_[self.unseen, self.gain]
-        means = np.r_[mean, own] + told @ (y - mean[of] - own)[there]
-        return move @ means, move @ (both - told @ joint) @ move.T
+        return move @ means, move @ (both - told @ of @ both) @ move.T
 
     @cached_property
     def gain(self) -> np.ndarray:

@@ -203,9 +203,11 @@ class KernelStateSpace(SpaceAnswers):
         Parameters
         ----------
         X : array or DataFrame of shape (n, d)
-            Observations in the order of time. A row with NaN is missing. A few values that are
-            further than 30 usual changes from those around them are learned from as if they were,
-            with a `NumericalWarning`.
+            Observations in the order of time; NaN is missing. Laws are learned from whole rows.
+            Where fewer than a fifth of three rows in a row are whole, gaps are filled first, by
+            draws of an autoregression given what is there, with a `NumericalWarning`. A few values
+            that are further than 30 usual changes from those around them are learned from as if
+            missing, likewise.
         lengths : sequence of int, optional
             Rows of each sequence, if there are several below each other.
         inputs : array or DataFrame of shape (n, k), optional

@@ -218,7 +218,8 @@ class Forecasts:
             columns |= series.by_column(self.settings.columns, {"volatility": squares**0.5})
         columns |= series.numbered("filtered", self.filtered.mean())
         columns |= series.numbered("smoothed", self.smoothed.mean())
-        columns["log_predictive"] = np.where(self.rows.whole, self.log_predictive, np.nan)
+        judged = self.rows.frame.notna().any(axis=1) if self.takes_parts else self.rows.whole
+        columns["log_predictive"] = np.where(judged, self.log_predictive, np.nan)
         columns["missing"] = ~self.rows.whole
         return self.rows.by_row(columns)
 
@@ -232,6 +233,11 @@ class Forecasts:
             squares = self.ahead.states @ self.model.emissions_.expectation(np.exp)
             columns |= series.by_column(self.settings.columns, {"volatility": squares**0.5})
         return self.rows.by_step(columns, self.settings.forecast)
+
+    @property
+    def takes_parts(self) -> bool:
+        """Whether rows that have some of the columns have a density."""
+        return self.model.chain_.marginals and self.settings.inference != "particles"
 
     @property
     def ways(self) -> pd.DataFrame:
@@ -252,7 +258,10 @@ class Forecasts:
         counts = self.rows.frame.columns[(self.lower == self.least).any(axis=0)]
         said += [SAY("counts", names=names(counts))] if len(counts) else []
         said += words.edges(self.rows.frame, self.table if self.ahead is None else self.forecasts)
-        return [*self.caught, *said, *self.rows.few, *self.rows.partial(self.rows.frame.columns)]
+        used = self.takes_parts or self.model.backbone_ is not None
+        counts = {"count": SAY("parts")} if used else {}
+        partial = self.rows.partial(self.rows.frame.columns, **counts)
+        return [*self.caught, *said, *self.rows.few, *partial]
 
 
 def expected(
