@@ -256,6 +256,19 @@ def test_rows_that_are_absent_are_pointed_out(freq, gone, told):
     assert all(f"({told[1]} such places)" in text for text in said)
 
 
+@pytest.mark.parametrize("time", ["day", None])
+@pytest.mark.parametrize(("twice", "told"), [([], None), ([3, 7], (5, "2015-01-04", 2))])
+def test_dates_that_are_there_twice_are_pointed_out(time, twice, told):
+    """Each is a step of time, so that all rows after it were one off, without a word."""
+    days = pd.date_range("2015-01-01", periods=12, freq="D").astype(str)
+    days = days.repeat(1 + np.isin(np.arange(12), twice))
+    frame = pd.DataFrame({"y": 0.0, "day": days}, index=range(1, len(days) + 1))
+    (*said,) = Rows.of(frame[["y"]], Table(Path("walk.csv"), frame, frozenset()), None, time).said
+    assert len(said) == (told is not None)
+    assert all(f"Row {told[0]} has the 'day' of the row above, {told[1]}" in text for text in said)
+    assert all(f"({told[2]} such rows)" in text for text in said)
+
+
 def test_years_with_a_decimal_point_are_years():
     frame = pd.DataFrame({"year": [1990.0, 1991.0, 1992.0, 1993.0]}, index=range(1, 5))
     read = read_times(Table(Path("walk.csv"), frame, frozenset()), "year", Rows(frame, [4], []))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 
 import filter_oracles as dense
 import numpy as np
@@ -224,6 +225,28 @@ def test_sequences_in_another_order_are_the_same_training_data():
     moved = type(TRAIN)(TRAIN.X[order], TRAIN.Z[order], None)
     a, b = tracker(lengths=[20, 40]), tracker(lengths=[40, 20], train=moved)
     assert_allclose(b.smooth(TEST.X).mean(), a.smooth(TEST.X).mean(), atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["X", "Z"])
+def test_gaps_are_where_trajectories_end(name):
+    """The message says how to go on, and that works."""
+    data = {"X": TRAIN.X.copy(), "Z": TRAIN.Z.copy()}
+    data[name][[7, 30, 31]] = np.nan
+    with pytest.raises(ValueError, match=f"{name} contains NaN .3 of 60 .* row 7.;.* out") as told:
+        tracker(train=SimpleNamespace(**data), lengths=[20, 40])
+    assert str(told.value).endswith("lengths=[7, 12, 10, 28]")
+    whole = ~np.isnan(data[name]).any(axis=1)
+    rows = SimpleNamespace(X=TRAIN.X[whole], Z=TRAIN.Z[whole])
+    assert np.isfinite(tracker(train=rows, lengths=[7, 12, 10, 28]).filter(TEST.X).mean()).all()
+
+
+def test_the_lengths_of_many_gaps_are_cut():
+    X = TRAIN.X.copy()
+    X[3::4] = np.nan
+    with pytest.raises(ValueError, match=r"lengths=\[3, 3, 3, 3, 3, 3, 3, 3, \.\.\.\]"):
+        tracker(train=SimpleNamespace(X=X, Z=TRAIN.Z))
+    with pytest.raises(ValueError, match="X contains NaN"):
+        tracker(train=SimpleNamespace(X=np.full_like(X, np.nan), Z=TRAIN.Z))
 
 
 def test_transitions_alone_come_from_pairs():

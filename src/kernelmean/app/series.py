@@ -86,7 +86,8 @@ class Rows:
         times = read_times(table, time, rows)
         form = form_of(table.frame[time].loc[frame.index], times)
         rows = replace(rows, times=times, form=form, labels=(sequence, time))
-        return replace(rows, said=_stops(rows))
+        doubled = _doubled(table.frame[time].loc[frame.index], times, rows.slices)
+        return replace(rows, said=[*doubled, *_stops(rows)])
 
     def knowing(self, inputs: pd.DataFrame, steps: int) -> Self:
         """With the inputs of every row; those to come stand after each sequence, without more."""
@@ -267,7 +268,7 @@ def read_times(table: tables.Table, name: str, rows: Rows) -> np.ndarray:
         row = column.index[column.isna()][0]
         value = table.frame[name][row]
         raise UserError(f"{asked} is {str(value)!r} in row {row}; a number or a date is needed")
-    back = [row for s in rows.slices for row in _back(column.iloc[s])]
+    back = [row for s in rows.slices for row in _above(column.iloc[s])]
     if back:
         raise UserError(f"{asked} goes back in row {back[0]}; sort the file by time")
     times = column.to_numpy()
@@ -275,9 +276,19 @@ def read_times(table: tables.Table, name: str, rows: Rows) -> np.ndarray:
     return times.astype(int) if whole else times  # years of a column that had gaps, say
 
 
-def _back(times: pd.Series) -> list[Any]:
-    """The rows that are before the one above them."""
-    return list(times.index[1:][times.to_numpy()[1:] < times.to_numpy()[:-1]])
+def _above(times: pd.Series, how: Callable = np.less) -> list[Any]:
+    """The rows that are before the one above them, or the same."""
+    return list(times.index[1:][how(times.to_numpy()[1:], times.to_numpy()[:-1])])
+
+
+def _doubled(written: pd.Series, times: Any, slices: list[slice]) -> list[str]:
+    """What to say where a few rows have the time of the row above."""
+    times = pd.Series(times, written.index)
+    again = [row for s in slices for row in _above(times.iloc[s], np.equal)]
+    if not 0 < 2 * len(again) < len(times):
+        return []
+    known = {"row": again[0], "value": written[again[0]], "count": len(again)}
+    return [SAY("doubled", name=written.name, **known)]
 
 
 def _stops(rows: Rows) -> list[str]:
@@ -311,7 +322,7 @@ def _backwards(table: tables.Table, rows: Rows) -> list[str]:
         if not looks or name in rows.frame:
             continue
         times = read_dates(column)
-        back = [_back(times.iloc[s]) for s in whole]
+        back = [_above(times.iloc[s]) for s in whole]
         if all(len(b) == s.stop - s.start - 1 > 0 for b, s in zip(back, whole, strict=True)):
             known = {"first": column.iloc[0], "last": column.iloc[-1]}
             rows_of = {"row": column.index[0], "end": column.index[-1]}
@@ -319,6 +330,8 @@ def _backwards(table: tables.Table, rows: Rows) -> list[str]:
         if any(back):
             first = next(filter(None, back))[0]
             return [SAY("back", name=name, path=table.path, row=first)]
+        if doubled := _doubled(column, times, whole):
+            return doubled
     return []
 
 

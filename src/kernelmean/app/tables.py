@@ -25,6 +25,7 @@ COMPRESSED = {".gz", ".bz2", ".zip", ".xz", ".zst"}
 PARQUET = {".parquet", ".pq"}
 GROUPED = r"\s*[-+]?\d{1,3}(,\d{3})*(,\d{3}|\.\d*)\s*"  # 1,234.5 is no decimal comma
 MARKED = r"\s*[-+]?\s*[$€£¥]?\s*[-+]?[\d,'’\s]*[.,]?\d+\s*[%$€£¥*]?\s*"  # 1 234 €, or 12%
+WORDED = r"\s*(?P<before>[A-Z]{3})?\s*(?P<number>[-+]?\d[\d,.'’ ]*?)\s*(?P<after>[^\W\d_]+)?\s*"
 DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{4}-\d\d\b"  # how a field that holds one begins
 LONG = r"[-+]?\d+"  # a whole number, which pandas takes for text if it is beyond 64 bits
 PLAIN = {"boolean", "decimal"}  # numbers for which pandas has no type: True beside a gap, money
@@ -357,13 +358,20 @@ def _text_hint(present: pd.Series, odd: pd.Series) -> str:
         "thousands": texts.str.fullmatch(GROUPED).all(),
         "dates": texts.str.match(DATE).all(),
         "dots": _are_numbers(dotless.str.replace(",", ".", regex=False)),
-        "units": texts.str.fullmatch(MARKED).all(),
+        "units": texts.str.fullmatch(MARKED).all() or _have_one_unit(odd.astype(str)),
         "missing": len(odd) <= 0.5 * len(present) and odd.nunique() <= MARKS,
         "categories": True,
     }
     found = [reason for reason, holds in reasons.items() if holds]
     likely = found[:2] if found[:2] == ["decimal", "thousands"] else found[:1]
     return "".join(SAY.content["hints"][reason].format(n=len(odd)) for reason in likely)
+
+
+def _have_one_unit(texts: pd.Series) -> bool:
+    """Whether all are numbers with the same word before or after them: no codes, as A1 and A2."""
+    found = texts.str.extract(f"^{WORDED}$")
+    words = {word for word in found[["before", "after"]].to_numpy().ravel() if word == word}
+    return len(words) == 1 and bool(found["number"].notna().all())
 
 
 def _are_numbers(texts: pd.Series) -> bool:

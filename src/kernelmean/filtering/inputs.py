@@ -13,23 +13,44 @@ from ..embedding.law import Law
 from .machine import Machine, Recursion, Step
 from .steps import Squared
 
+TOLD = 8  # lengths of trajectories
+
 
 def record(X, Z, lengths) -> tuple[Array, Array, list[slice]]:
     """Observations and states to learn from, and the sequences that they form.
 
     Rows whose states are wildly off those around them are left out, and sequences end there.
     """
-    points_x = checks.as_points(X, "X", min_rows=2, one_d=False)
-    points_z = checks.as_points(Z, "Z", n=points_x.shape[0])
+    points_x = checks.as_points(X, "X", min_rows=2, one_d=False, gaps=True)
+    points_z = checks.as_points(Z, "Z", n=points_x.shape[0], gaps=True)
     checks.check_library(points_z, points_x, "Z")
     sequences = check_sequences(lengths, points_x.shape[0])
     check_forward(X, sequences)
     check_forward(Z, sequences, "Z")
+    _check_whole(points_x, points_z, sequences)
     seen = without_wild(points_z, np.ones(points_z.shape[0], dtype=bool), sequences, "Z")
     if not seen.all():
         kept, sequences = np.flatnonzero(seen), parted(seen, sequences)
         points_x, points_z = (arrays.take(A, kept, axis=0) for A in (points_x, points_z))
     return checks.frozen(points_x), checks.frozen(points_z), sequences
+
+
+def _check_whole(points_x, points_z, sequences: list[slice]) -> None:
+    """Refuse gaps: where one is, a trajectory ends."""
+    gaps = [np.isnan(arrays.to_numpy(A)).any(axis=1) for A in (points_x, points_z)]
+    gone = gaps[0] | gaps[1]
+    if not gone.any():
+        return
+    if gone.all():
+        raise ValueError("X contains NaN, or Z does, in every row; observations are needed")
+    lengths = [str(s.stop - s.start) for s in parted(~gone, sequences)]
+    some = ", ".join([*lengths[:TOLD], *["..."][: len(lengths) - TOLD]])
+    raise ValueError(
+        f"{'X' if gaps[0].any() else 'Z'} contains NaN ({gone.sum()} of {len(gone)} rows, first in "
+        f"row {gone.argmax()}); transitions are learned from neighbours, and what is put into a "
+        "gap would be one that never was: leave these rows out of X and Z, and let trajectories "
+        f"end there, lengths=[{some}]"
+    )
 
 
 def belief(machine: Recursion, prior, names=None) -> MeanEmbedding:

@@ -154,7 +154,8 @@ class KernelBayesFilter(Estimator):
             States at the same times. A few that are further than 30 usual changes from those
             around them are left out, with a `NumericalWarning`; a trajectory is two there.
         lengths : sequence of int, optional
-            Rows of each trajectory; no transition is learned across two of them.
+            Rows of each trajectory; no transition is learned across two of them. Where a row has
+            NaN one ends: without that row it is two.
         verbose : bool
             Tell each stage, what was tried in it, and how long it took.
         """
