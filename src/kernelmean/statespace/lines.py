@@ -240,8 +240,7 @@ class Series:
         cov = off.T @ off / len(off) + LEAST * np.var(self.Y) * np.eye(self.Y.shape[1])
         size, shape = BLANK * max(np.var(self.Y), np.mean(self.Y**2)), coef.shape[:2]
         first = PastState(0, np.zeros(shape), size * np.eye(shape[0] * shape[1]))
-        told = {"transform": self.transform, "rows": len(off)}
-        line = FittedBackbone(form, coef, memory, terms, cov, first, **told)
+        line = FittedBackbone(form, coef, memory, terms, cov, first, self.transform, rows=len(off))
         return line.begun(self.Y, self.seen, self.sequences, self.inputs)
 
     def track(self, line: FittedBackbone) -> Track:
