@@ -123,11 +123,6 @@ def trend_ridge(held: np.ndarray, m: int, free) -> np.ndarray:
     return share[:, None] * held * share * trend_penalty(len(held), m)
 
 
-def held_slopes(second, target, held: np.ndarray, m: int, free) -> np.ndarray:
-    """Coefficients of the trend alone."""
-    return np.linalg.solve(second + trend_ridge(held, m, free), target)
-
-
 class CausalLeaveOneOut:
     """(1/n) Σ(y_i − h⁻ⁱ(x_i))² for every ξ, from rows in the directions G (MATH §7).
 
@@ -309,7 +304,7 @@ class Equations:
         """
         p = len(held)
         second, target = (arrays.to_numpy(part)[:p] for part in (self.second, self.target))
-        b = held_slopes(second[:, :p], target, held, self.m, free)
+        b = np.linalg.solve(second[:, :p] + trend_ridge(held, self.m, free), target)
         e = arrays.to_numpy(self.y - self.Phi[:, :p] @ arrays.like(b, self.y))
         own = 1 + np.flatnonzero(~self.told[: max(p - 1, 0)])
         signal = float(b[own] @ held[np.ix_(own, own)] @ b[own])
