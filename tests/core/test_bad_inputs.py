@@ -346,7 +346,7 @@ DOORS: dict[str, tuple[str, Callable]] = {
     "KernelIV.fit y": ("y", lambda b: fit_iv(good(), b, good(seed=1))),
     "KernelIV.fit Z": ("Z", lambda b: fit_iv(good(), good()[:, 0], b)),
     "KernelIV.fit Z, delta": ("Z", lambda b: fit_iv(good(), good()[:, 0], b, kernel_z="delta")),
-    "KernelIV.fit C": ("C", lambda b: fit_iv(good(), good()[:, 0], good(seed=1), b)),
+    "KernelIV.fit C": ("C", lambda b: fit_iv(good(seed=2), good()[:, 0], good(seed=1), b)),
     "KernelIV.fit, no regularisers": (
         "X",
         lambda b: fit_iv(

@@ -584,3 +584,28 @@ def test_the_band_of_a_treatment_knows_that_it_cannot_bend():
     model = km.KernelIV().fit(x[:, None], x + 0.7 * v + 0.5 * e, z[:, None])
     lower, upper = model.predict_interval([[0.0], [1.0]])
     assert (upper - lower).max() < 4 * model.average_derivative().error
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_lines_without_noise_are_theirs_and_copies_share_them(copies):
+    """δ was 1/n of the slope, 1.977 for 2 of 200 rows; of copies it has to stay what it is."""
+    rng = np.random.default_rng(0)
+    z, v = rng.standard_normal((2, 200))
+    X = (z + v)[:, None] * np.arange(1, copies + 1)
+    m = km.KernelIV().fit(X, 2 * X[:, 0], z[:, None] ** np.arange(1, max(copies, 2) + 1))
+    assert_allclose(m.predict(X), 2 * X[:, 0], atol=1e-4)
+
+
+def test_rows_in_clusters_do_not_refuse_a_line():
+    """Tests of lines count rows: a shared shock of a village was ten surprises."""
+    rng = np.random.default_rng(0)
+    village = np.repeat(np.arange(40), 10)
+    shared, storm = rng.normal(size=(2, 40))[:, village]
+    x = storm + 0.5 * shared + 0.7 * rng.normal(size=400)
+    y = x + shared + 0.5 * rng.normal(size=400)
+    rows, told = (
+        km.KernelIV().fit(x[:, None], y, storm[:, None], clusters=c) for c in (None, village)
+    )
+    assert rows.fit_.refused < 1e-5
+    assert told.fit_.draft.straight(1)
+    assert "refused" not in str(told.summary())

@@ -13,7 +13,7 @@ from ..core.moments import evenly
 from ..regression.lengthscales import SCALE_DECADES
 from .basis import Basis
 from .clusters import Clusters, error_of_mean
-from .judges import Judged, doubt
+from .judges import REFUSED, Judged, doubt
 from .second_stage import SecondStage
 
 SIZE_DECADES = 0.9  # a single lengthscale of regressors stays within 10**±0.9 of the median's
@@ -160,12 +160,11 @@ class Choice:
         standard error: two-stage least squares, or a line that the same stage 1 predicts, if these
         are less.
     refused : float
-        p-value of a line, the least of its tests.
+        p-value of a line, the least of its tests; 1 of rows in clusters, which they take for more.
     """
 
     plain: tuple[StructuralDraft, float] | None = None
     gain: tuple[float, float] | None = None
-    two: bool = False
 
     def __init__(self, tried: list[Tried], X: np.ndarray, own: int, few: bool):
         """By the judges; X are rows.
@@ -191,7 +190,8 @@ class Choice:
         stands = line_of([one for one in tried if one.draft.bare or not (weak and lines)], own)
         plain = owner.index(stands) if stands else None
         chances = np.array([one.chance for one, _ in owner])
-        self.refused = float(chances[~straight].min(initial=1.0))
+        least, by_rows = float(chances[~straight].min(initial=1.0)), tried[0].clusters is None
+        self.refused = least if by_rows else 1.0  # tests count rows
         if plain is None:
             best, self.bent = judged.best(), 1.0
         elif weak:
@@ -199,7 +199,8 @@ class Choice:
         elif few:
             plain, best, self.bent = differing(plain, np.flatnonzero(crossed).tolist(), chances)
         else:
-            best, self.bent = judged.beside(plain, self.refused, ~straight)
+            least = least if by_rows else max(least, REFUSED)
+            best, self.bent = judged.beside(plain, least, ~straight)
         self.points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
         values = np.hstack([every.values(self.points) for every in tried])
         taken = values[:, best]

@@ -157,7 +157,7 @@ class Endogeneity(Saveable):
 
     def __str__(self) -> str:
         distance = f"root mean square distance from the regression {self.distance:.4g}"
-        return f"p = {self.p_value:.3g} ({distance})"
+        return f"{distance}, p = {self.p_value:.3g}"
 
 
 @doors()

@@ -108,7 +108,7 @@ class Judged:
         """
         wide = self.admissible(BEHIND * TEMPER)
         others = wide[bends[wide]]
-        if chance > REFUSED:
+        if chance >= REFUSED:
             others = others[self.controlled[others] < self.controlled[plain]]
         share = doubt(chance)
         return (self.best(others), share) if len(others) and share > 0 else (plain, 1.0)

@@ -14,7 +14,7 @@ from ..core import Array, Moments, arrays, solves
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import accumulate
 from ..core.rows import put_together
-from .basis import trend_penalty
+from .basis import TOLD, trend_penalty
 from .bend import weighted_chi2
 from .clusters import Clusters, joined
 from .first_stage import FirstStage, choose, quadratic
@@ -307,8 +307,12 @@ class Equations:
         b = np.linalg.solve(second[:, :p] + trend_ridge(held, self.m, free), target)
         e = arrays.to_numpy(self.y - self.Phi[:, :p] @ arrays.like(b, self.y))
         own = 1 + np.flatnonzero(~self.told[: max(p - 1, 0)])
-        signal = float(b[own] @ held[np.ix_(own, own)] @ b[own])
-        return held * min(1.0, LOUD * e.var() / signal) if signal > 0 else held
+        slopes = held[np.ix_(own, own)]
+        signal = float(b[own] @ slopes @ b[own])
+        if not signal > 0:
+            return held
+        least = TOLD / slopes.diagonal().min()  # no less than what copies of columns keep
+        return held * min(1.0, max(LOUD * e.var() / signal, least))
 
     def less(self, keep: int, leave: int) -> Equations:
         """In NumPy, without the columns `keep` to `leave`."""
