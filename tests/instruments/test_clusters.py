@@ -199,7 +199,7 @@ def test_a_line_of_three_values_is_no_surer_than_shifts_of_all_rows():
 def test_units_are_not_learned_by_heart():
     """A control of villages, and noise that they share: a curve along it is noise."""
     off = []
-    for seed in range(4):
+    for seed in range(2):
         rng = np.random.default_rng(30_000 + seed)
         label = np.repeat(np.arange(30), 30)
         c, a = rng.normal(size=(2, 30))[:, label]

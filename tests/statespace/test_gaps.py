@@ -94,7 +94,7 @@ def test_the_density_of_what_is_there_is_an_integral(transform):
     Y = np.exp(pair(150) / 4)
     line = km.Backbone(difference=0, transform=transform)
     m = km.KernelStateSpace(backbone=line, em=QUICK).fit(Y)
-    grid = np.linspace(0.01 if transform else -3.0, 7.0, 600)
+    grid = np.linspace(0.01 if transform else -3.0, 7.0, 150)
     for t in (5, 9):
         X, logs = Y[: t + 1].copy(), []
         X[8:9] = NAN
