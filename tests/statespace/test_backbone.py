@@ -1058,3 +1058,10 @@ def test_walks_in_several_columns_are_about_no_change(shape):
     low, high = model.forecast(X, 12).interval(0.9)
     wide = high - low
     assert (wide[-1] > 1.5 * wide[0]).all()
+
+
+def test_numbers_of_numpy_are_numbers():
+    """A grid's np.int64(1) was refused as none of 0 and 1."""
+    y = np.cumsum(np.random.default_rng(0).standard_normal((30, 1)), axis=0)
+    m = km.KernelStateSpace(backbone=km.Backbone(0, difference=np.int64(1)), em=QUICK).fit(y)
+    assert m.backbone_.form.difference == 1

@@ -171,6 +171,18 @@ def test_filled_rows_go_with_seasons_and_inputs_and_stay_positive():
     assert least.min() == 0.5
 
 
+def test_filled_rows_do_not_explode():
+    """Of twelve rows of three columns an autoregression had 1e40 in a gap."""
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        Y = 20.0 + 1e-7 * np.cumsum(rng.normal(size=(12, 3)), axis=0)
+        X = with_holes(Y, 0.3, seed)
+        found = drawn(X, [slice(0, 12)], None, 0, rng)
+        least, most = np.nanmin(X, axis=0), np.nanmax(X, axis=0)
+        assert (found >= least).all()
+        assert (found <= 2 * most - least + 1e-12).all()
+
+
 def third(Y, of: int = 3) -> np.ndarray:
     return np.where(np.arange(len(Y))[:, None] % of == of - 1, NAN, Y)
 

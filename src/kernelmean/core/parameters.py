@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import wraps
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from .checks import check_choice, check_count, check_level, check_positive, warn_caller
@@ -60,7 +61,8 @@ def either(rule: Rule, *also: Any) -> Rule:
     """What `rule` says, or one of the values `also`."""
 
     def wider(value, name: str) -> None:
-        if any(value is a or (type(value) is type(a) and value == a) for a in also):
+        given = int(value) if isinstance(value, np.integer) else value
+        if any(given is a or (type(given) is type(a) and given == a) for a in also):
             return
         try:
             rule(value, name)

@@ -29,9 +29,12 @@ def tells(Y: np.ndarray) -> bool:
 def drawn(Y, sequences, inputs, season: int, rng: np.random.Generator) -> np.ndarray:
     """Y, (n, d), with a draw in place of each NaN: of an autoregression and gaps in turn.
 
-    Draws, not means: laws of rows filled by means would be too narrow. Columns that are nowhere
-    negative stay at or above their least value.
+    Draws, not means: laws of rows filled by means would be too narrow. They stay within a range of
+    the column's, or, where it is nowhere negative, at or above its least value: few rows may teach
+    a line that explodes.
     """
+    least, most = np.nanmin(Y, axis=0), np.nanmax(Y, axis=0)
+    low, high = np.where(least < 0, 2 * least - most, least), 2 * most - least
     gaps, seen, known = np.isnan(Y), np.ones(len(Y), dtype=bool), standard(inputs)[0]
     found, seasonal = filled(Y, ~gaps), "dummies" if season else "n"
     for _ in range(TURNS):
@@ -41,8 +44,8 @@ def drawn(Y, sequences, inputs, season: int, rng: np.random.Generator) -> np.nda
         for s in sequences:
             own = line.known(np.arange(s.stop - s.start), None if known is None else known[s])
             found[s] = given(line, Y[s] / series.units, own, rng) * series.units
-    least = np.nanmin(Y, axis=0)
-    return np.where(gaps, np.maximum(found, np.where(least < 0, -np.inf, least)), Y)
+        found = np.where(gaps, np.clip(found, low, high), Y)
+    return found
 
 
 def given(line: FittedBackbone, Y, own, rng: np.random.Generator) -> np.ndarray:
