@@ -1065,3 +1065,11 @@ def test_numbers_of_numpy_are_numbers():
     y = np.cumsum(np.random.default_rng(0).standard_normal((30, 1)), axis=0)
     m = km.KernelStateSpace(backbone=km.Backbone(0, difference=np.int64(1)), em=QUICK).fit(y)
     assert m.backbone_.form.difference == 1
+
+
+def test_constant_columns_have_quantiles():
+    """What rounding leaves of them, 5e-15, had a bandwidth too small for its own values."""
+    Y = np.full((40, 3), 19.6647265)
+    Y[:, 2] += np.random.default_rng(0).standard_normal(40).cumsum() / 10
+    ahead = km.KernelStateSpace(em=QUICK, random_state=0).fit(Y).forecast(Y, 5)
+    assert_allclose(ahead.quantile(0.5)[:, :2], 19.6647265, rtol=1e-6)

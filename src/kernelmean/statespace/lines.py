@@ -27,6 +27,7 @@ CLEAR = 1.5  # standard errors by which a model must beat a simpler one
 CHARGE = 0.5  # of a form, for each of its numbers, in nats
 TEMPER = 0.4  # of a log-likelihood: rows held out are few, and of one course of things
 FAINT = 3.0  # of scores: forms whose mean is taken, with shares in e^score, are no further apart
+ROUNDING = 1e-13  # of the largest value of a column: what is left of a constant one
 SAME = 1e-12  # of the variance of a column, the least there is along any direction
 
 
@@ -342,6 +343,7 @@ class Found:
         track = series.track(line)
         self.usable, self.mean = series.usable(line, track), track.mean * series.units
         self.line = line.in_units(series.units)
+        left = np.where(abs(left).max(axis=0) > ROUNDING * abs(series.Y).max(axis=0), left, 0.0)
         self.innovations = left * series.units
         usual = Series(Y, seen, sequences, inputs, plain.transform)
         simple, left, _ = usual.fitted(plain.form)
