@@ -213,11 +213,11 @@ class Choice:
             taken = self.bent * taken + (1.0 - self.bent) * values[:, plain]
         self.apart = (values - taken[:, None]) * weights**0.5
         if lines:  # the first is one along every column
-            squares, fewer = judged.projected[lines[0]], judged.projected[best]
-            stiff = judged.projected[best - i + len(one.regs) - 1]  # at the largest ξ
-            as_line = len(one.regs) > 1 and one.draft.trend == 1
-            squares = min(squares, stiff, key=np.mean) if as_line else squares
-            less = self.bent * (squares - fewer)  # at least: squares are convex in between
+            rivals = [judged.projected[lines[0]]]
+            if len(one.regs) > 1 and one.draft.trend == 1:  # a line, at the largest ξ
+                rivals.append(judged.projected[best - i + len(one.regs) - 1])
+            squares = min(rivals, key=np.mean)
+            less = self.bent * (squares - judged.projected[best])  # at least: they are convex
             less = less / max(squares.mean(), np.finfo(float).tiny)
             self.gain = float(less.mean()), error_of_mean(less, tried[0].clusters)
         draft = replace(one.draft, weak=weak and one.draft.bare)

@@ -9,7 +9,7 @@ import numpy as np
 from ..core import Array, Saveable, arrays, checks
 from ..kernels.named import as_kernel, on_columns
 from .basis import few_values
-from .groups import Part, together
+from .groups import Part, equal_columns, together
 
 LINEAR, CATEGORY, OTHERS = "linear", "category", "*"
 
@@ -181,14 +181,12 @@ def forms_of(kernel_x, kernel_z, roles: Roles, parts: list[Part]) -> tuple[Forms
 
 def refuse_twice(roles: Roles, X: np.ndarray, Z: np.ndarray, C: np.ndarray) -> None:
     """Refuse regressors that are exogenous columns, too, and instruments that all are."""
-    of_x, of_z = ([[np.array_equal(a, c) for c in C.T] for a in A.T] for A in (X, Z))
-    for name, also in zip(roles.x, of_x, strict=True):
-        if any(also):
-            raise ValueError(
-                f"column {name!r} of X is column {roles.c[also.index(True)]!r} of C; a regressor "
-                "is either endogenous or exogenous"
-            )
-    if all(map(any, of_z)):
+    for i, j in equal_columns(X, C):
+        raise ValueError(
+            f"column {roles.x[i]!r} of X is column {roles.c[j]!r} of C; a regressor is either "
+            "endogenous or exogenous"
+        )
+    if len({i for i, _ in equal_columns(Z, C)}) == len(roles.z):
         raise ValueError(
             f"columns {list(roles.z)} of Z are columns of C, each; an instrument is needed that is "
             "none of the exogenous regressors, which are instruments anyway"

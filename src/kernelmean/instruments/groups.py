@@ -93,9 +93,8 @@ class Part:
     def shared(self) -> list[tuple[int, int]]:
         """Columns of the regressors that are columns of the instruments, too: exogenous ones."""
         few = self.few(ALIKE)
-        X, Z = arrays.to_numpy(few.X), arrays.to_numpy(few.Z)
-        pairs = itertools.product(range(X.shape[1]), range(Z.shape[1] * self.improved))
-        return [(i, j) for i, j in pairs if np.array_equal(X[:, i], Z[:, j])]
+        sides = arrays.to_numpy(few.X), arrays.to_numpy(few.Z)
+        return equal_columns(*sides) if self.improved else []
 
     @cached_property
     def exogenous(self) -> Callable[[Basis], Array | None]:
@@ -114,6 +113,12 @@ class Part:
             return arrays.like(np.linalg.lstsq(whole, still, rcond=ROUNDING)[0], given)
 
         return told
+
+
+def equal_columns(A: np.ndarray, B: np.ndarray) -> list[tuple[int, int]]:
+    """Numbers of columns of A and of B that are the same."""
+    pairs = itertools.product(range(A.shape[1]), range(B.shape[1]))
+    return [(i, j) for i, j in pairs if np.array_equal(A[:, i], B[:, j])]
 
 
 def kind_of(split) -> str:

@@ -145,7 +145,8 @@ def _against_a_line(fit: StructuralFit) -> list[Line]:
     elif doubt(fit.refused) >= 1.0:
         text = f"refused by a test (p = {fit.refused:.1g}); what bends gains {share}"
     else:
-        text = f"2SLS would do as well: {f'the gain is {share}' if gain else 'there is no gain'}"
+        text = "2SLS would do as well: "
+        text += f"the gain is {share}" if gain else "there is no gain"
     return [Line("straight line", gain, text)]
 
 

@@ -252,9 +252,9 @@ class SpaceAnswers(ChainEstimator):
         chain = self.chain_
         found = chain.paths(chain.filtered(rows)[-1], n, steps, rng)
         if course is not None:
-            line = course.line
-            found[:, 1:] += rng.standard_normal((n, 1, len(line.doubt))) @ line.doubt
-            found = line.paths(course.track.last[0], found, known, rng)
+            doubt = course.line.doubt
+            found[:, 1:] += rng.standard_normal((n, 1, len(doubt))) @ doubt
+            found = course.line.paths(course.track.last[0], found, known, rng)
         return arrays.like(found, rows.points)
 
     def sample(self, n_samples: int = 1, random_state=None, inputs=None) -> tuple[Array, Array]:
