@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import chain, combinations, product
 
 import numpy as np
 
@@ -32,13 +32,20 @@ def few_values(column: np.ndarray) -> tuple[float, ...]:
     return tuple(map(float, values)) if few else ()
 
 
+def columns_of(term: tuple) -> set[int]:
+    """Numbers of the columns that a term of a polynomial is made of."""
+    parts = term if term and isinstance(term[0], tuple) else (term,)
+    return {part[0] for part in parts if part}
+
+
 @dataclass(frozen=True)
 class Polynomial(Saveable):
     """Columns [1, v, u, u², …, products]: what enters in a straight line, powers, interactions.
 
     u are the standardised columns; v those of them that are `straight`, and indicators of every
     level but the first of `categories`. `powers` is 0 for no columns at all, 1 for the constant
-    and v, 2 for a plane, …. Products are of slopes of the two columns of each pair of `crossed`.
+    and v, 2 for a plane, …. Products are of slopes of the two columns of each pair of `crossed`;
+    and, of columns that are `mixed`, of powers with those of every other, none above the highest.
     `few` are the columns of few values, and these; `lines` those whose slopes no kernel tells of.
     """
 
@@ -50,6 +57,7 @@ class Polynomial(Saveable):
     few: tuple[tuple[int, tuple[float, ...]], ...] = ()
     lines: tuple[int, ...] = ()
     crossed: tuple[tuple[int, int], ...] = ()
+    mixed: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, points, powers: int, straight=(), categories=()) -> Polynomial:
@@ -94,7 +102,11 @@ class Polynomial(Saveable):
         slopes = [*once, *powers[: len(self.bent)]]
         sides = [[[t for t in slopes if t[0] == j] for j in pair] for pair in self.crossed]
         products = chain.from_iterable(product(*pair) for pair in sides)
-        return [(), *once, *powers, *products] if self.powers else []
+        pairs = (
+            (a, b) for a, b in combinations(powers, 2) if a[0] != b[0] and a[1] + b[1] < self.powers
+        )
+        mixed = (pair for pair in pairs if columns_of(pair) & {*self.mixed})
+        return [(), *once, *powers, *products, *mixed] if self.powers else []
 
     def saying(self, term: tuple) -> np.ndarray:
         """Coefficients by which these columns are a term of another; zeros if they cannot be it.
@@ -119,8 +131,11 @@ class Polynomial(Saveable):
     def bends(self, columns: Sequence[int]) -> list[int]:
         """Numbers of the last column's products; else of squares of columns of many values.
 
-        Of squares if no power is higher.
+        Of squares if no power is higher; where columns are `mixed`, of all that these are in.
         """
+        if self.mixed:
+            own = [bool(columns_of(term) & {*columns}) for term in self.terms]
+            return [k for k in range(self.slopes, self.width) if own[k]]
         if self.crossed:
             last, terms, (_, others) = self.crossed[-1][1], self.terms, self.products
             numbers = range(len(terms) - len(others), len(terms))
@@ -152,7 +167,7 @@ class Polynomial(Saveable):
             alike = [nearest == k for k in range(1, len(levels))]
             columns.append(xp.astype(xp.concat(alike, axis=1), u.dtype))
         columns += [bent**k for k in range(1, self.powers)]
-        if self.crossed:
+        if len(self.products[0]):
             every = xp.concat(columns, axis=1)
             one, other = (arrays.take(every, side, axis=1) for side in self.products)
             columns = [every, one * other]
@@ -166,7 +181,7 @@ class Polynomial(Saveable):
             match term:
                 case (j, int(k)) if j == column:
                     slopes[:, place] = k * u ** (k - 1) / self.spread[column]
-        if self.crossed:
+        if len(self.products[0]):
             (da, db), (a, b) = (
                 [arrays.take(columns, side, axis=1) for side in self.products]
                 for columns in (slopes, self(points))
@@ -193,7 +208,9 @@ def joint(several: list[Polynomial]) -> Polynomial:
     powers = max(one.powers for one in several)
     crossed = max((one.crossed for one in several), key=len)
     widest = max(several, key=lambda one: len(one.bent))
-    every = replace(widest, straight=tuple(lines), categories=apart, powers=powers, crossed=crossed)
+    mixed = max((one.mixed for one in several), key=len)
+    every = replace(widest, straight=tuple(lines), categories=apart, powers=powers)
+    every = replace(every, crossed=crossed, mixed=mixed)
     return next(one for one in (*several, every) if all(one.saying(t).any() for t in terms))
 
 

@@ -42,7 +42,7 @@ class Plane:
         return Plane(X, T, np.append(self.held, held))
 
 
-def chance_of_squares(plane: Plane, R: np.ndarray, y: np.ndarray) -> float:
+def chance_of_squares(plane: Plane, R: np.ndarray, y: np.ndarray, noise=None) -> float:
     """50p² of a plane beside squares of columns, or products, embedded in R; 1 without these.
 
     It is a test in one direction a column, where few rows show a parabola, and as often small by
@@ -51,28 +51,32 @@ def chance_of_squares(plane: Plane, R: np.ndarray, y: np.ndarray) -> float:
     if not R.shape[1]:
         return 1.0
     free = np.array([np.finfo(float).eps])  # ξ of what has no prior
-    return SQUARES * chance_of_plane(plane, R, y, free) ** 2
+    return SQUARES * chance_of_plane(plane, R, y, free, noise) ** 2
 
 
-def chance_of_plane(plane: Plane, R: np.ndarray, y: np.ndarray, regs: np.ndarray) -> float:
+def chance_of_plane(
+    plane: Plane, R: np.ndarray, y: np.ndarray, regs: np.ndarray, noise: np.ndarray | None = None
+) -> float:
     """The least p-value over ξ, from the plane and the embeddings of columns beyond it.
 
     With b ~ N(0, σ²/(nξ)), c has the covariance (Ω + σ²m²/ξ)/n, m the means of R². In the
     directions in which both are diagonal n^½c is N(0, 1 + g): the Bayes factor of curves to the
     plane is a function of Σwz, z its squares and w = g/(1 + g), which is nearly a multiple of χ² of
-    its mean and variance. Of Ω correlations are shrunk, as k of n rows tell them.
+    its mean and variance. Of Ω correlations are shrunk, as k of n rows tell them. `noise` is what
+    stands for e in it: what another h leaves of y, which has no bend of the plane's in it.
     """
     X, T, n = plane.X, plane.T, len(y)
     cross = X.T @ T / n + np.diag(plane.held)
     e = y - X @ np.linalg.solve(cross.T, T.T @ y / n)
     R = R - T @ np.linalg.solve(cross, X.T @ R / n)
-    scores, k = R * e[:, None], R.shape[1]
+    noise, k = e if noise is None else noise, R.shape[1]
+    scores = R * noise[:, None]
     size = np.maximum((scores * scores).mean(0), np.finfo(float).tiny) ** 0.5
     scores /= size
-    sizes = (e @ e / n) ** 0.5 * (R * R).mean(0) / size  # σm in units of the scores
+    sizes = (noise @ noise / n) ** 0.5 * (R * R).mean(0) / size  # σm in units of the scores
     shared = (scores.T @ scores + k * np.eye(k)) / (n + k)
     shares, U = eigh(np.diag(sizes**2), shared)
-    z = n * (scores.mean(0) @ U) ** 2
+    z = n * ((R.T @ e / n / size) @ U) ** 2
     g = np.maximum(shares, 0.0) / np.maximum(regs, np.finfo(float).tiny)[:, None]
     w = g / (1.0 + g)
     return float(weighted_chi2(w @ z, w.sum(1), (w * w).sum(1)).min())

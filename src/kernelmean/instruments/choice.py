@@ -51,6 +51,12 @@ class StructuralDraft(Saveable):
         curve = self.kernels[1] is None and self.kernels[0] is not None
         return not curve and not self.bases[1].features.rank_
 
+    @property
+    def says(self) -> Any:
+        """The same for least squares in the same columns; otherwise what is like no other."""
+        terms = (frozenset(basis.polynomial.terms) for basis in self.bases)
+        return tuple(terms) if self.bare else id(self)
+
     def curved(self, side: int) -> bool:
         """Whether a kernel is used on a side."""
         return not self.bare and self.kernels[side] is not None
@@ -206,7 +212,11 @@ class Choice:
         taken = values[:, best]
         if plain is not None and best != plain:
             other, j = owner[plain]
-            carried = float(rows_of(one.at(X, i) - other.at(X, j))) / (FEW * len(X))
+            carried = (
+                1.0
+                if least < REFUSED
+                else float(rows_of(one.at(X, i) - other.at(X, j))) / (FEW * len(X))
+            )
             self.bent = min(self.bent * min(carried, 1.0), 1.0)
         if self.bent < 1.0:
             self.plain = other.draft, other.regs[j] / other.stage.size

@@ -20,7 +20,7 @@ from ..features.landmarks import Nystroem
 from ..kernels import on_columns
 from ..regression.lengthscales import RANK
 from ..regression.support import Support
-from .basis import Basis, Polynomial, joint
+from .basis import Basis, Polynomial, columns_of, joint
 from .bend import SQUARES, Plane, chance_of_plane, chance_of_squares
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried, line_of
 from .clusters import joined, share_of
@@ -66,6 +66,8 @@ class Plan:
         drafts, own = side_by_side(lambda make: make(), makers, worth=0), len(self.roles.x)
         if len(makers) == len(self.trends) == 1:
             return self.finish(drafts[0], parts)
+        seen = {draft.says: draft for draft in reversed(drafts)}
+        drafts = list(reversed(seen.values()))
         tried: list[Tried] = []
 
         def judge(some: Iterable[StructuralDraft]) -> None:  # beside the line that stands so far
@@ -111,8 +113,18 @@ class Plan:
         return [
             *(partial(self.sized, size * x, smooth) for size in sizes),
             *(partial(self.straight, degree) for degree in told),
+            *chain.from_iterable(map(self.multiplied, told[1:])),
             *(partial(self.straight, degree, self.own) for degree in beside),
         ]
+
+    def multiplied(self, degree: int) -> Iterable[Callable[[], StructuralDraft]]:
+        """Powers with products of the endogenous columns, where rows and instruments suffice."""
+        draft, own = self.straight(degree, mixed=True), {*self.own[0]}
+        x, z = (basis.polynomial for basis in draft.bases)
+        ends = [term for term in x.terms if term and columns_of(term) <= own]
+        enough = ROWS_PER_COLUMN * max(x.width, z.width) <= len(self.rows[0])
+        if x.products.size and enough and len(ends) <= self.told:
+            yield lambda: draft
 
     @cached_property
     def points(self) -> list[Array]:
@@ -262,7 +274,8 @@ class Plan:
                 bends = polynomial.bends(own_x)
                 rest = np.delete(np.arange(keep), bends)
                 plane = Plane.of(own.Phi[:, rest], own.M[:, rest]).beside(aside)
-                chance = chance_of_squares(plane, own.M[:, bends], own.y)
+                noise = arrays.to_numpy(loss.errors(regs)[1][0]) if polynomial.mixed else None
+                chance = chance_of_squares(plane, own.M[:, bends], own.y, noise)
                 if draft.crossed:
                     e = own.y - own.Phi @ arrays.to_numpy(stage.start)
                     chance = max(chance, SQUARES * stage.wald(bends, e) ** 2)
@@ -331,16 +344,24 @@ class Plan:
         return drafts
 
     def straight(
-        self, degree: int, lines: Pair = ((), ()), crossed: Sequence[int] = ()
+        self,
+        degree: int,
+        lines: Pair = ((), ()),
+        crossed: Sequence[int] = (),
+        mixed: bool = False,
     ) -> StructuralDraft:
         """Powers of the columns alone on either side, of some no more than lines: least squares.
 
-        Slopes along the first columns may go with some of the exogenous ones.
+        Slopes along the first columns may go with some of the exogenous ones; or all their powers
+        with each other's and those of the others, unless they have two values.
         """
         plain = [
             replace(
                 side.plain.with_lines(some),
                 crossed=tuple((i, len(first) + k) for k in crossed for i in first),
+                mixed=tuple(
+                    j for j in first if mixed and len(dict(side.plain.few).get(j, "many")) > 2
+                ),
             )
             for side, some, first in zip(self.sides, lines, self.own, strict=True)
         ]

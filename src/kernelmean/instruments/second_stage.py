@@ -127,22 +127,24 @@ class CausalLeaveOneOut:
     """(1/n) Σ(y_i − h⁻ⁱ(x_i))² for every ξ, from rows in the directions G (MATH §7).
 
     V is what controls for confounding, see `Equations`. With M for Φ, regressors are not known
-    beside outcomes.
+    beside outcomes. F are the embeddings that h was learned from, if these are not M: leaving out
+    a row takes A⁻¹F_i(y_i − F_iᵀb)/(m − F_iᵀA⁻¹F_i) from b.
     """
 
     clusters: Clusters | None = None
 
-    def __init__(self, stage: SecondStage, Phi, M, y, V=None):
+    def __init__(self, stage: SecondStage, Phi, M, y, V=None, F=None):
         xp, p, m = arrays.namespace(M), stage.trends, stage.m
         MG = M @ stage.G
         XG = MG if Phi is M else Phi @ stage.G
-        T, X = MG[:, :p], XG[:, :p]
-        pull = T @ stage.inverse
+        FG = MG if F is None else F @ stage.G
+        T, X, S = MG[:, :p], XG[:, :p], FG[:, :p]
+        pull = S @ stage.inverse
         self.stage, self.V, self.known = stage, V, Phi is not M
-        self.g0, self.x0 = xp.sum(pull * T, axis=1) / m, xp.sum(pull * X, axis=1) / m
-        self.u, self.w = y - T @ stage.start, y - X @ stage.start
-        self.XR, self.MR = XG[:, p:], MG[:, p:]
-        self.MM, self.XM = self.MR * self.MR, self.XR * self.MR
+        self.g0, self.x0, self.m0 = (xp.sum(pull * part, axis=1) / m for part in (S, X, T))
+        self.e, self.w, self.u = (y - part @ stage.start for part in (S, X, T))
+        self.FR, self.XR, self.MR = (part[:, p:] for part in (FG, XG, MG))
+        self.FF, self.XF, self.same = self.FR * self.FR, self.XR * self.FR, F is None
 
     def __call__(self, reg: float) -> float:
         errors = self.errors([reg])[1]
@@ -153,10 +155,13 @@ class CausalLeaveOneOut:
         xp = arrays.namespace(self.u)
         D = self.stage.shrink(regs)
         b = self.stage.c * D
-        left = (1.0 - self.g0) - D @ self.MM.T / self.stage.m
-        projected = (self.u - b @ self.MR.T) / xp.clip(left, 1e-10, None)
-        pull = self.x0 + D @ self.XM.T / self.stage.m
-        return projected, self.w - b @ self.XR.T + pull * projected
+        left = (1.0 - self.g0) - D @ self.FF.T / self.stage.m
+        moved = projected = (self.e - b @ self.FR.T) / xp.clip(left, 1e-10, None)
+        if not self.same:
+            pull = self.m0 + D @ (self.MR * self.FR).T / self.stage.m
+            projected = self.u - b @ self.MR.T + pull * moved
+        pull = self.x0 + D @ self.XF.T / self.stage.m
+        return projected, self.w - b @ self.XR.T + pull * moved
 
     def judged(self, regs, bare: bool = False, searched: int = 1) -> Judged:
         """What the judges say of h at each ξ, so many scales having been searched."""
@@ -239,7 +244,7 @@ class Equations:
         self.power, self.m = float(moments.mean("yy")[0, 0]), moments.n
         if weak:
             self._steady(learners)
-        self.Phi, self.M, self.y, wholly = complete_rows(learners)
+        self.Phi, self.M, self.y, wholly, self.F = complete_rows(learners)
         self.clusters = clusters_of(learners)
         self.basis = learners[0].basis_x
         slopes, exogenous = slice(1, self.basis.polynomial.slopes), dict(learners[0].part.shared)
@@ -293,7 +298,7 @@ class Equations:
         stage = SecondStage(self.second, self.target, trends, self.m, self.power, held, free)
         rows = self.Phi, self.M, self.y, self.V
         if self.clusters is None:
-            return stage, CausalLeaveOneOut(stage, *rows)
+            return stage, CausalLeaveOneOut(stage, *rows, self.F)
         return stage, CausalLeaveClustersOut(stage, *rows, self.clusters)
 
     def lighter(self, held: np.ndarray, free: list[int]) -> np.ndarray:
@@ -320,6 +325,7 @@ class Equations:
         given = self.second, self.target, self.Phi, self.M, self.y
         second, target, Phi, M, own.y = map(arrays.to_numpy, given)
         own.M = np.delete(M, gone, 1)
+        own.F = None if self.F is None else np.delete(arrays.to_numpy(self.F), gone, 1)
         own.Phi = own.M if self.Phi is self.M else np.delete(Phi, gone, 1)
         own.second = np.delete(np.delete(second, gone, 0), gone, 1)
         own.target = np.delete(target, gone)
@@ -414,12 +420,12 @@ def clusters_of(learners: list[Group]) -> Clusters | None:
     return joined([g.part.few(SEARCH_ROWS // len(complete)).clusters for g in complete])
 
 
-def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array, Array]:
-    """Φ, M and y of a few of the complete rows, and M with each row wholly left out.
+def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array, Array, Array]:
+    """Φ, M and y of a few of the complete rows, M with each row wholly left out; M as learned from.
 
     Rows that judge are left out of their own embeddings, also those that least squares is fitted to
     as they are. Where no row is complete (two samples), regressors are not known beside outcomes,
-    and the embedding has to stand for them.
+    and the embedding has to stand for them. The last is None where it is M.
     """
     complete = [g for g in learners if g.teaches] or learners
     few = [group.few(SEARCH_ROWS // len(complete)) for group in complete]
@@ -427,12 +433,13 @@ def complete_rows(learners: list[Group]) -> tuple[Array, Array, Array, Array]:
         M if g.own == g.part.own else g.stage.rows(Phi, Theta, g.part.own)
         for g, (Phi, Theta, _, M) in zip(complete, few, strict=True)
     ]
+    same = all(g.own == g.part.own for g in complete)
     whole = [
         g.stage.rows(Phi, Theta, g.part.own, wholly=True) if g.stage.exogenous else M
         for g, (Phi, Theta, *_), M in zip(complete, few, judging, strict=True)
     ]
-    (Phi, _, y, _), M = put_together(few), put_together(judging)
-    return (Phi if complete[0].teaches else M), M, y, put_together(whole)
+    (Phi, _, y, F), M = put_together(few), put_together(judging)
+    return (Phi if complete[0].teaches else M), M, y, put_together(whole), None if same else F
 
 
 def residual_sums(

@@ -87,7 +87,9 @@ def _powers(draft: StructuralDraft, i: int, names: list[str]) -> list[Line]:
     squares = ": two-stage least squares" if draft.bare else ""
     constant = ", with Fuller's constant: instruments are weak" if draft.weak else ""
     least = Line("kernel", None, f"none{squares}{constant}")
-    powers = Line("powers of columns", draft.trend, f"up to {draft.trend}")
+    first = draft.bases[i].polynomial.mixed
+    mixed = f", with products of {', '.join(names[j] for j in first)}" if first else ""
+    powers = Line("powers of columns", draft.trend, f"up to {draft.trend}{mixed}")
     return [least, powers] if draft.bare or (draft.trend or 0) > 1 else [least]
 
 
