@@ -212,11 +212,9 @@ class Choice:
         taken = values[:, best]
         if plain is not None and best != plain:
             other, j = owner[plain]
-            carried = (
-                1.0
-                if least < REFUSED
-                else float(rows_of(one.at(X, i) - other.at(X, j))) / (FEW * len(X))
-            )
+            carried = float(rows_of(one.at(X, i) - other.at(X, j))) / (FEW * len(X))
+            if one.draft.bases[0].polynomial.mixed and doubt(one.chance) >= 1.0:
+                carried = 1.0  # products have long tails, and their test knows them
             self.bent = min(self.bent * min(carried, 1.0), 1.0)
         if self.bent < 1.0:
             self.plain = other.draft, other.regs[j] / other.stage.size

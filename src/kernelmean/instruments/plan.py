@@ -28,7 +28,7 @@ from .columns import Roles
 from .first_stage import embed
 from .fit import StructuralFit
 from .groups import Group, Part, together
-from .judges import doubt
+from .judges import REFUSED, doubt
 from .search import ROWS, Side, seek_scales
 from .second_stage import XI, Equations, moment_test, noise_of, regress, residual_sums, see_through
 
@@ -276,6 +276,8 @@ class Plan:
                 plane = Plane.of(own.Phi[:, rest], own.M[:, rest]).beside(aside)
                 noise = arrays.to_numpy(loss.errors(regs)[1][0]) if polynomial.mixed else None
                 chance = chance_of_squares(plane, own.M[:, bends], own.y, noise)
+                if polynomial.mixed:  # of many columns: the controlled loss is asked, too
+                    chance = max(chance, REFUSED)
                 if draft.crossed:
                     e = own.y - own.Phi @ arrays.to_numpy(stage.start)
                     chance = max(chance, SQUARES * stage.wald(bends, e) ** 2)
