@@ -81,11 +81,11 @@ class KernelIV(StructuralInference, RegressorMixin, Estimator):
     trend : "auto", None or int
         Polynomial of this degree in each column beside the kernel, without interactions, not
         penalised in stage 2: 0 is an intercept, 1 a plane. "auto" tries both, and with tuned
-        kernels two-stage least squares in powers of the columns, or of C alone, up to the third
-        (after which `reg_stage2_` is as good as infinite, 4.5e15), along regressors or instruments
-        of two values also with slopes that go with C; and columns of few values, and then all of
-        C, as straight lines and categories (an unseen value counts as the nearest); powers need
-        three rows a column; for a share, None, as in the paper.
+        kernels two-stage least squares in powers of the columns, also with products of X with all
+        others, or of C alone, up to the third (after which `reg_stage2_` is as good as infinite,
+        4.5e15), along regressors or instruments of two values also with slopes that go with C; and
+        columns of few values, and then all of C, as straight lines and categories (an unseen value
+        counts as the nearest); powers need three rows a column; for a share, None, as in the paper.
     tune_lengthscale : "auto" or bool
         Whether one scale per column, of the regressors and of the instruments, is searched from
         the median lengthscale. "auto" does so for kernels given by name, but not for a share.
