@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
+import kernelmean as km
 from kernelmean.core.checks import NumericalWarning, hushed, warn_numerical
 from kernelmean.core.threads import WORTH, cores, doors, one_thread, side_by_side, streamed
 
@@ -82,6 +85,33 @@ def test_an_error_restores():
     assert blas_threads() == before
 
 
+@pytest.mark.parametrize("call", range(3))
+def test_ctrl_c_on_the_way_in_or_out_restores(call, monkeypatch):
+    """Setting the limits of a library takes longer than many an answer: it comes there."""
+    before, kind, calls = blas_threads(), type(threadpool_library()), itertools.count()
+    set_number = kind.set_num_threads
+
+    def interrupted(library, number):
+        set_number(library, number)
+        if next(calls) == call:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "set_num_threads", interrupted)
+        with pytest.raises(KeyboardInterrupt), one_thread():
+            pass
+    for _ in range(2):
+        assert blas_threads() == before
+        with one_thread():
+            assert blas_threads() == {1}
+    assert blas_threads() == before
+
+
+def threadpool_library():
+    """One of those that NumPy and SciPy bring."""
+    return ThreadpoolController().select(user_api="blas").lib_controllers[0]
+
+
 def test_doors():
     @doors("fit")
     class Model:
@@ -95,6 +125,16 @@ def test_doors():
     assert Model().fit() == {1}
     assert Model.fit.__doc__ == "Its docstring."
     assert Model().other() == blas_threads()
+
+
+def test_what_the_caller_does_about_underflow_is_no_matter():
+    """A Gaussian is zero far away, and most of its matrix nearly so."""
+    X = np.linspace(0, 40, 60)[:, None]
+    fit = km.ConditionalDensity(km.Gaussian(0.5), 0.5, 1e-3).fit(X, np.sin(X[:, 0]))
+    with np.errstate(all="raise"):
+        again = km.ConditionalDensity(km.Gaussian(0.5), 0.5, 1e-3).fit(X, np.sin(X[:, 0]))
+        found = again.predict(X)
+    np.testing.assert_array_equal(found, fit.predict(X))
 
 
 def test_doors_of_all_that_is_public():

@@ -19,6 +19,8 @@ from threading import Event, Lock, get_ident
 from time import perf_counter
 from typing import Any, TypeVar
 
+import numpy as np
+
 from .stages import timed
 
 T = TypeVar("T")
@@ -35,28 +37,46 @@ class _Door(ContextDecorator):
 
     def __init__(self) -> None:
         self._lock, self._inside, self._first = Lock(), 0, 0
-        self._limit: Any = None
+        self._before: list[int] | None = None  # threads of each library outside, while inside
+
+    def __call__(self, function: Any) -> Any:
+        """And what is too small for a number is zero, whatever the caller's settings."""
+        return super().__call__(np.errstate(under="ignore")(function))
 
     def __enter__(self) -> None:
-        with self._lock:
-            if not self._inside:
-                before = _most_threads()
-                self._limit = _controller().limit(limits=1, user_api="blas")
-                self._first = get_ident() if before > _most_threads() else 0
-            self._inside += 1
+        self._pass(1)
 
     def __exit__(self, *error) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                if self._first not in (0, get_ident()):
-                    _done(force=True)
-                self._limit.restore_original_limits()
-                _done()
+        self._pass(-1)
 
+    def _pass(self, step: int) -> None:
+        """In (1) or out (-1); by Ctrl-C on the way, wherever it comes, out."""
+        counted = 0
+        try:
+            with self._lock:
+                self._inside += step
+                counted = step
+                self._limit()
+        except BaseException:
+            with self._lock:
+                self._inside += min(step, 0) - counted
+                self._limit()
+            raise
 
-def _most_threads() -> int:
-    return max((lib.num_threads for lib in _controller().lib_controllers), default=1)
+    def _limit(self) -> None:
+        """As many threads as the count says, though the last time may have been cut short."""
+        libs = _controller().lib_controllers
+        if self._inside and self._before is None:
+            self._before = [lib.num_threads for lib in libs]
+            for lib in libs:
+                lib.set_num_threads(1)
+            self._first = get_ident() if self._before != [lib.num_threads for lib in libs] else 0
+        elif not self._inside and self._before is not None:
+            _done(force=self._first not in (0, get_ident()))
+            for lib, number in zip(libs, self._before, strict=True):
+                lib.set_num_threads(number)
+            self._before = None
+            _done()
 
 
 def _done(force: bool = False) -> None:
