@@ -20,7 +20,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import kernelmean as km
-from kernelmean.core.checks import as_points
+from kernelmean.core.checks import as_points, column_names
 
 pytestmark = pytest.mark.usefixtures("short_searches")
 N, D = 24, 2
@@ -1238,6 +1238,62 @@ def test_tables_of_every_kind_of_number_are_read(kind):
     if isinstance(kind, str):
         frame.loc[1, "b"] = pd.NA
         assert_array_equal(as_points(frame, gaps=True), [[1, 0], [0, np.nan], [1, 1]])
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        np.array([[1.0, np.datetime64("2020-01-01", "D")]] * 3, dtype=object),
+        np.array([[1.0, np.timedelta64(3, "D")]] * 3, dtype=object),
+        np.array([["1", "2"]] * 3, dtype=np.dtypes.StringDType()),
+    ],
+)
+def test_what_numpy_would_count_or_read_is_no_number(odd):
+    with pytest.raises(ValueError, match="points holds text or dates"):
+        km.MeanEmbedding(odd)
+
+
+class Table:
+    """Of some library: an array with other attributes."""
+
+    def __init__(self, **attributes):
+        vars(self).update(attributes)
+
+    def __array__(self, dtype=None, copy=None):
+        return good()
+
+
+def test_tables_of_other_libraries_are_read_by_name_or_refused():
+    """xarray's have a method of Dask's, and rows along any dimension; a lazy frame has no rows."""
+    labelled = Table(dims=("time", "place"), __dask_graph__=lambda: None)
+    for fit in (km.ConditionalDensity().fit, km.KernelIV().fit):  # one takes rows of Dask
+        with pytest.raises(ValueError, match=r"X is a Table of xarray.*X.to_pandas\(\)"):
+            fit(labelled, good()[:, 0])
+        with pytest.raises(ValueError, match=r"X is a Table, which holds no rows.*X.collect\(\)"):
+            fit(Table(collect=good), good()[:, 0])
+    column = Table(name="height", to_frame=good)  # a Series of Polars
+    assert column_names(column) == ["height"]
+    assert column_names(Table(name="", to_frame=good)) is None
+
+
+def test_a_table_of_arrow_has_names():
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"a": [1.0, 2.0, 4.0], "b": [3.0, 0.0, 1.0]})
+    for rows in (table, table.to_batches()[0]):
+        assert column_names(rows) == ["a", "b"]
+        assert_array_equal(as_points(rows), [[1, 3], [2, 0], [4, 1]])
+    law = km.ConditionalEmbedding().fit([[0.0], [1.0], [2.0]], table).at([[1.0]])
+    assert [*law.to_frame().columns[:8:4]] == ["a", "b"]
+
+
+@pytest.mark.parametrize("model", ["ConditionalEmbedding", "KernelIV"])
+def test_a_score_takes_no_dates(model):
+    """scikit-learn's counts them, in nanoseconds or microseconds."""
+    pd = pytest.importorskip("pandas")
+    days = pd.DataFrame({"y": pd.date_range("2020", periods=N)})
+    fitted = SIDES[model][0](good(), good(seed=1))
+    with pytest.raises(ValueError, match=r"y has columns of dates \['y'\]"):
+        fitted.score(good(), days)
 
 
 def test_a_text_among_numbers_is_named_with_its_row():

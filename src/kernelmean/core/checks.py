@@ -82,7 +82,6 @@ def as_points(
     gaps : bool
         Whether NaN, a missing number, may stay.
     """
-    _check_names(X, name)
     X = as_floats(as_table(X), name)
     if X.ndim == 1 and one_d:
         X = X[:, None]
@@ -97,16 +96,6 @@ def as_points(
 def as_table(X) -> Any:
     """A Series is a table of one column."""
     return X.to_frame() if hasattr(X, "to_frame") and not is_dask(X) else X
-
-
-def _check_names(X, name: str) -> None:
-    """Columns are called by texts, or by anything else, not by both."""
-    kinds = {isinstance(c, str) for c in getattr(X, "columns", ())}
-    if len(kinds) > 1:
-        raise ValueError(
-            f"{name} has columns {list(X.columns)}, some named by text and others not; rename them "
-            f"all by text: {name}.columns = {name}.columns.astype(str)"
-        )
 
 
 def as_vector(y, name: str = "y", *, n: int | None = None, gaps: bool = False) -> Array:
@@ -128,16 +117,20 @@ class FarAway:
 
 def is_dask(table) -> bool:
     """Whether a table is a collection of Dask (which is not imported to find out)."""
-    return hasattr(table, "__dask_graph__")
+    return hasattr(table, "__dask_graph__") and not hasattr(table, "dims")  # xarray's have both
 
 
 def refuse_far(X, name: str) -> None:
     """Rows that are elsewhere, or come once, at a door that needs them in memory."""
     kind = f"a {type(X).__name__}"
-    if is_dask(X):
+    if hasattr(X, "dims"):  # its dimensions come in any order
+        found, instead = f"{kind} of xarray", f"{name}.to_pandas(), rows first"
+    elif is_dask(X):
         found, instead = f"{kind} of Dask", f"{name}.compute()"
     elif hasattr(X, "mapInArrow"):
         found, instead = "a DataFrame of Spark", f"{name}.toPandas(), or columns of km.Rows({name})"
+    elif hasattr(X, "collect"):  # of Polars
+        found, instead = f"{kind}, which holds no rows yet", f"{name}.collect()"
     elif isinstance(X, FarAway):
         found, instead = "a Rows", f"{name}.few(10_000), or all of them"
     elif isinstance(X, Iterator):
@@ -177,7 +170,7 @@ def _as_numpy(X, name: str) -> np.ndarray:
     except TypeError as err:  # of a device whose arrays do not come here by themselves
         kind = f"{type(X).__module__}.{type(X).__name__}"
         raise WrongKindError(f"{name} is a {kind}, which is no array here: {err}") from err
-    if X.dtype.kind in "USMm" or (X.dtype.kind == "O" and _holds_text(X)):
+    if X.dtype.kind in "USTMm" or (X.dtype.kind == "O" and _holds_text(X)):
         raise ValueError(f"{name} holds text or dates (dtype {X.dtype}); numbers are needed")
     try:
         return X if X.dtype.kind == "c" else X.astype(np.float64, copy=False)
@@ -191,6 +184,11 @@ def _table_values(X) -> np.ndarray:
 
 
 def _refuse_odd_columns(X, name: str) -> None:
+    if len({isinstance(c, str) for c in X.columns}) > 1:
+        raise ValueError(
+            f"{name} has columns {list(X.columns)}, some named by text and others not; rename them "
+            f"all by text: {name}.columns = {name}.columns.astype(str)"
+        )
     twice = [str(c) for c, count in Counter(X.columns).items() if count > 1]
     if twice:
         raise ValueError(f"{name} has more than one column named {', '.join(twice)}; rename them")
@@ -211,8 +209,8 @@ def _refuse_odd_columns(X, name: str) -> None:
         )
 
 
-def _is_text(v) -> bool:
-    return isinstance(v, str | bytes)
+def _is_text(v) -> bool:  # or a date that NumPy would count in units of its own
+    return isinstance(v, str | bytes | np.datetime64 | np.timedelta64)
 
 
 def _holds_text(X: np.ndarray) -> bool:
@@ -445,8 +443,9 @@ def frozen(A) -> Array:
 
 def column_names(X) -> list[str] | None:
     """Names of the columns of a DataFrame (a Series is one column), None for a plain array."""
-    if hasattr(X, "columns"):
-        return [str(c) for c in X.columns]
-    if hasattr(X, "iloc") and getattr(X, "name", None) is not None:
+    if hasattr(X, "columns"):  # pyarrow's are what they hold
+        names = X.columns if hasattr(X, "iloc") else getattr(X, "column_names", X.columns)
+        return [str(c) for c in names]
+    if hasattr(X, "to_frame") and getattr(X, "name", None) not in (None, ""):
         return [str(X.name)]
     return None

@@ -180,6 +180,12 @@ class StructuralInference:
     regressors: Any
     _fit: StructuralFit
 
+    @property
+    def fit_(self) -> StructuralFit:
+        """What was fitted, as a value."""
+        check_is_fitted(self)
+        return self._fit
+
     def predict_interval(self, X, C=None, *, level=0.95, simultaneous=True) -> Interval:
         """Confidence limits of h at new regressors, h(x) ± c s(x), s² = φ(x)ᵀ(V + B)φ(x).
 
@@ -206,32 +212,30 @@ class StructuralInference:
             how = {"level": level, "simultaneous": False}
             return in_blocks(self, "predict_interval", {"X": X, "C": C}, how)
         rows = self._coordinates(X, C)
-        return confidence_limits(rows, self._fit.coef, self.band_covariance_, level, simultaneous)
+        return confidence_limits(rows, self.fit_.coef, self.band_covariance_, level, simultaneous)
 
     @property
     def band_covariance_(self) -> Array:
         """Of `coef_`, for limits of h: `covariance_`, with more of D about least squares."""
-        check_is_fitted(self)
-        return self._fit.covariance if self._fit.band is None else self._fit.band
+        return self.fit_.covariance if self.fit_.band is None else self.fit_.band
 
     @property
     def contrast_covariance_(self) -> Array:
         """Of `coef_`, for contrasts: of two values of X they are the slopes of a line."""
-        check_is_fitted(self)
-        X = self._fit.sample[0][:, : len(self._fit.roles.x)]
-        return self._mean_covariance if len(np.unique(X, axis=0)) == 2 else self._fit.covariance
+        X = self.fit_.sample[0][:, : len(self.fit_.roles.x)]
+        return self._mean_covariance if len(np.unique(X, axis=0)) == 2 else self.fit_.covariance
 
     @property
     def _mean_covariance(self) -> Array:
         """Of `coef_`, for averages of slopes."""
-        return self._fit.covariance if self._fit.mean is None else self._fit.mean
+        return self.fit_.covariance if self.fit_.mean is None else self.fit_.mean
 
     def to_frame(self, X, C=None, *, level=0.95, simultaneous=True):
         """h with its limits as a DataFrame: the outcome's name, `_lower`, `_upper`; X's index.
 
         `extrapolated` are rows outside the training data, in columns not asked to be straight.
         """
-        points, fit = self.regressors(X, C), self._fit
+        points, fit = self.regressors(X, C), self.fit_
         outside, rows = fit.outside(points), self._rows(points)
         about = fit.coef, self.band_covariance_, level, simultaneous
         lower, upper = confidence_limits(rows, *about)
@@ -261,10 +265,9 @@ class StructuralInference:
             If the kernel has no derivative (Laplace, Delta) and values are not few, or the column
             does not exist.
         """
-        check_is_fitted(self)
-        columns = range(len(self._fit.roles.regressors)) if column is None else [column]
+        columns = range(len(self.fit_.roles.regressors)) if column is None else [column]
         points = self.regressors(X, C)
-        slopes = [self._slopes(points, j) @ self._fit.coef for j in columns]
+        slopes = [self._slopes(points, j) @ self.fit_.coef for j in columns]
         return slopes[0] if len(slopes) == 1 else arrays.namespace(slopes[0]).stack(slopes, axis=1)
 
     def derivative_interval(
@@ -272,7 +275,7 @@ class StructuralInference:
     ) -> Interval:
         """Confidence limits of `derivative`, each of shape (m,); see `predict_interval`."""
         rows = self._slopes(self.regressors(X, C), column)
-        return confidence_limits(rows, self._fit.coef, self._fit.covariance, level, simultaneous)
+        return confidence_limits(rows, self.fit_.coef, self.fit_.covariance, level, simultaneous)
 
     def average_derivative(self, X=None, C=None, *, column=0, level=0.95) -> Estimate:
         """Mean of ∂h/∂x_column over a population of regressors, with its standard error.
@@ -292,8 +295,7 @@ class StructuralInference:
         -------
         Estimate
         """
-        check_is_fitted(self)
-        fit, names = self._fit, self._fit.roles.regressors
+        fit, names = self.fit_, self.fit_.roles.regressors
         points = arrays.like(fit.sample[0], fit.coef) if X is None else self.regressors(X, C)
         rows = self._slopes(points, column)
         values, few = arrays.to_numpy(rows @ fit.coef), rows.shape[0]
@@ -317,7 +319,7 @@ class StructuralInference:
         """
         one, zero = self._coordinates(X1, C, "X1"), self._coordinates(X0, C, "X0")
         checks.check_lengths(one.shape[0], zero.shape[0], "X1", "X0")
-        return _estimate("contrast", one - zero, self._fit.coef, self.contrast_covariance_, level)
+        return _estimate("contrast", one - zero, self.fit_.coef, self.contrast_covariance_, level)
 
     def first_stage(self) -> Strength:
         """How strong the instruments are: an F statistic for each endogenous regressor.
@@ -330,8 +332,7 @@ class StructuralInference:
         confidence limits can be far too narrow (Staiger and Stock 1997). They look at the linear
         movement of X: a structural function that bends asks for more.
         """
-        check_is_fitted(self)
-        fit = self._fit
+        fit = self.fit_
         (X, Z, _), basis, d = fit.sample, fit.draft.bases[1], len(fit.roles.x)
         targets = X[:, :d] - X[:, :d].mean(0)
         frozen, own = Z.copy(), slice(len(fit.roles.z))
@@ -367,8 +368,7 @@ class StructuralInference:
     def _estimates(self, level: float):
         import pandas as pd
 
-        check_is_fitted(self)
-        names = self._fit.roles.regressors
+        names = self.fit_.roles.regressors
         found = [vars(self.average_derivative(column=j, level=level)) for j in range(len(names))]
         return pd.DataFrame(found, index=names)
 
@@ -382,13 +382,8 @@ class StructuralInference:
         With one, w, it is {θ : (wᵀu)² ≤ F quantile · Σw²u²}: noise may grow with it, and go
         together in clusters. Of the rows the model keeps, at most 10,000.
         """
-        check_is_fitted(self)
-        fit, level = self._fit, checks.check_level(level)
+        fit, level = self._complete("anderson_rubin"), checks.check_level(level)
         (X, Z, y), roles = fit.sample, fit.roles
-        if np.isnan(fit.specification_p):
-            raise ValueError(
-                "anderson_rubin needs rows with X and y; in these samples none has both"
-            )
         if len(roles.x) > 1:
             raise ValueError(
                 f"anderson_rubin needs one endogenous regressor; here are {len(roles.x)} "
@@ -424,12 +419,7 @@ class StructuralInference:
         of the difference in their smoothing. Its mean square over the rows, dᵀ(ΦᵀΦ/n)d, is compared
         with its law under exogeneity, a sum of weighted χ²₁ (Durbin, Wu, Hausman).
         """
-        check_is_fitted(self)
-        if np.isnan(self._fit.specification_p):
-            raise ValueError(
-                "endogeneity_test needs rows with X and y; in these samples none has both"
-            )
-        fit = self._fit
+        fit = self._complete("endogeneity_test")
         X, Z, y = (arrays.like(part, fit.coef) for part in fit.sample)
         rows = Part(X, Z, y, improved=fit.improved)
         group = Group(rows, *fit.draft.bases)
@@ -437,20 +427,26 @@ class StructuralInference:
         Phi, _, y, M = map(arrays.to_numpy, group.few(rows.n))
         return endogeneity(fit.basis, Phi, M, y, fit.regs[1], fit.clusters)
 
+    def _complete(self, name: str) -> StructuralFit:
+        """The fit, for a test of rows with both X and y."""
+        if np.isnan(self.fit_.specification_p):
+            raise ValueError(f"{name} needs rows with X and y; in these samples none has both")
+        return self.fit_
+
     def _coordinates(self, X, C, name: str = "X") -> Array:
         points = self.regressors(X, C, name=name)
-        self._fit.outside(points)  # which warns
+        self.fit_.outside(points)  # which warns
         return self._rows(points)
 
     def _rows(self, points) -> Array:
-        basis = self._fit.basis
+        basis = self.fit_.basis
         return basis.by_blocks(basis.transform, points)
 
     def _slopes(self, points, column) -> Array:
         """∂/∂x_column of every coordinate at the points, (m, width); NaN along a category."""
-        checks.check_library(points, self._fit.coef, "X")
-        basis, j = self._fit.basis, checks.check_column(column, self._fit.roles.regressors)
-        if j in dict(basis.polynomial.categories) and j not in self._fit.draft.bent(0):
+        checks.check_library(points, self.fit_.coef, "X")
+        basis, j = self.fit_.basis, checks.check_column(column, self.fit_.roles.regressors)
+        if j in dict(basis.polynomial.categories) and j not in self.fit_.draft.bent(0):
             return arrays.namespace(points).full_like(self._rows(points), np.nan)
         return basis.by_blocks(lambda block: basis.derivative(block, j), points)
 

@@ -268,12 +268,6 @@ class KernelIV(StructuralInference, RegressorMixin, Estimator):
         return points
 
     @property
-    def fit_(self) -> StructuralFit:
-        """What was fitted, as a value."""
-        check_is_fitted(self)
-        return self._fit
-
-    @property
     def features_x_(self) -> FeatureMap:
         """Coordinates of the regressors' kernel."""
         return self.basis_x_.features
@@ -298,12 +292,12 @@ class KernelIV(StructuralInference, RegressorMixin, Estimator):
         from sklearn.metrics import r2_score
 
         checks.refuse_far(X, "X")
-        return float(r2_score(y, self.fit_(self.regressors(X, C)), sample_weight=sample_weight))
+        truth, curve = checks.as_vector(y), self.fit_(self.regressors(X, C))
+        return float(r2_score(truth, curve, sample_weight=sample_weight))
 
     def summary(self, *, level=0.95) -> Summary:
         """An account of the fit, with limits at this level: a text, a table in a notebook."""
-        check_is_fitted(self)
-        return account(self, self._fit, level)
+        return account(self, self.fit_, level)
 
     def plot(self, X=None, y=None, *, ax=None, **options) -> Any:
         """Deprecated: `display.StructuralCurveDisplay.from_estimator(…).plot(ax)`.

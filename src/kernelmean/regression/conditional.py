@@ -285,7 +285,7 @@ class ConditionalEmbedding(ConditionalOperator, MultiOutputMixin, RegressorMixin
         """R² of `predict`, its average over the columns of y."""
         check_is_fitted(self)
         checks.check_order(y, self.target_names_, "y", "the training y")
-        return super().score(X, y, sample_weight)
+        return super().score(X, checks.as_points(y, "y"), sample_weight)
 
     def loo_score(self, reg):
         """Leave-one-out loss at another λ, or at each of several, an array as long as `reg`."""
