@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import kernelmean as km
+from kernelmean.core import Labels
 from kernelmean.core.sequences import check_forward
 
 DAYS = pd.date_range("2020-01-01", periods=6)
@@ -33,6 +36,23 @@ def test_the_newest_first(name):
         check_forward(table(index[::-1]), WHOLE)
     assert f"{index[-1]} to {index[-2]}" in str(caught.value)
     check_forward(table(index[[3, 4, 5, 0, 1, 2]]), [slice(0, 3), slice(3, 6)])
+
+
+def kept_otherwise() -> list[pd.Index]:
+    """Days as `.dt.date` has them, and as Parquet files read by Arrow."""
+    found = [pd.Index(DAYS.date), pd.Index([*DAYS], dtype=object)]
+    if find_spec("pyarrow"):
+        found += [DAYS.astype(f"{kind}[pyarrow]") for kind in ("timestamp[ns]", "date32[day]")]
+    return found
+
+
+@pytest.mark.parametrize("index", kept_otherwise(), ids=lambda index: str(index.dtype))
+def test_dates_of_python_and_of_arrow_are_dates(index):
+    check_forward(table(index), WHOLE)
+    with pytest.raises(ValueError, match="goes back, from 2020-01-06 00:00:00 to 2020-01-05"):
+        check_forward(table(index[::-1]), WHOLE)
+    later = Labels.of(table(index)).ahead(2).index
+    assert [*map(str, later)] == ["2020-01-07 00:00:00", "2020-01-08 00:00:00"]
 
 
 def test_shuffled_dates_and_numbers():

@@ -58,14 +58,15 @@ class Labels(Saveable):
         """
         if self.index is None or len(self.index) == 0:
             return Labels(self.columns)
-        last, frequency = self.index[-1], getattr(self.index, "freq", None) or _regular(self.index)
+        index = as_dates(self.index)
+        last, frequency = index[-1], getattr(index, "freq", None) or _regular(index)
         if frequency is not None:
             with suppress(ValueError):
-                return Labels(self.columns, _following(self.index, frequency, steps))
-        elif isinstance(last, int | np.integer | float) and (gap := _gap(self.index)):
+                return Labels(self.columns, _following(index, frequency, steps))
+        elif isinstance(last, int | np.integer | float) and (gap := _gap(index)):
             start = float(last) if isinstance(last, float) else int(last)
             later = start + gap * np.arange(1, steps + 1)
-            return Labels(self.columns, pandas().Index(later, name=self.index.name))
+            return Labels(self.columns, pandas().Index(later, name=index.name))
         return Labels(self.columns)
 
     def named(self, d: int, stem: str = "y") -> list[str]:
@@ -98,15 +99,21 @@ class Labels(Saveable):
         return pandas().DataFrame(dict(told), index=self.index if own else None)
 
 
+def as_dates(index) -> Any:
+    """Python's dates, or those of Arrow, as an index that knows its frequency; others as it is."""
+    if getattr(index, "inferred_type", "") in ("date", "datetime", "datetime64"):
+        with suppress(ValueError):  # of years that some versions have not
+            return pandas().DatetimeIndex(index)
+    return index
+
+
 def _regular(index):
     """The frequency of dates that have one, as on the 15th of every month, or None."""
     if not hasattr(type(index), "inferred_freq") or len(index) < 3:
         return None
-    from pandas.tseries.frequencies import to_offset
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # a string here, an offset in pandas 4
-        found = to_offset(index.inferred_freq)
+        found = pandas().tseries.frequencies.to_offset(index.inferred_freq)
     if found is None and hasattr(index, "month"):
         gaps = {*np.diff(12 * index.year + index.month)}
         if len(gaps) == len({*zip(index.day, index.time, strict=True)}) == 1:

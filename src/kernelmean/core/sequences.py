@@ -6,6 +6,7 @@ import numpy as np
 
 from . import arrays
 from .checks import Array, as_vector
+from .labels import Labels, as_dates
 
 
 def check_sequences(lengths, n: int) -> list[slice]:
@@ -27,7 +28,7 @@ def check_forward(X, sequences: list[slice], name: str = "X") -> None:
     Of rows in another order, the newest first or shuffled, no transition means anything. Numbers
     that only jump may be those of a file.
     """
-    index: Any = getattr(X, "index", None) if hasattr(X, "iloc") else None
+    index: Any = as_dates(Labels.of(X).index)
     dated = hasattr(index, "freq")
     if not dated and getattr(getattr(index, "dtype", None), "kind", "O") not in "iuf":
         return
