@@ -268,6 +268,8 @@ class TestFeatureMaps:
         names = [f"{stem}{i}" for i in range(pipe[-1].rank_)]
         assert list(Phi) == list(pipe.get_feature_names_out()) == names
         assert list(Phi.index) == list(X.index)
+        assert list(clone(pipe).fit_transform(X)) == names
+        assert list(pipe[-1].transform([[0.5, 1.0]]).index) == [0]  # of a list, `index` is a method
         assert list(clone(features).fit(X).feature_names_in_) == ["a", "b"]
         with pytest.raises(ValueError, match="feature names"):
             pipe[-1].transform(X.rename(columns={"a": "z"}))

@@ -7,9 +7,9 @@ import numpy as np
 from sklearn.utils import TransformerTags
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Array, Block, Line, Rows, arrays, checks
+from ..core import Array, Block, Labels, Line, Rows, arrays, checks
 from ..core.elsewhere import aligned, by_blocks, is_far
-from ..core.extras import require
+from ..core.labels import pandas
 from ..core.minimise import SEARCH_ROWS
 from ..core.parameters import Estimator
 from ..core.summary import kernel_lines
@@ -108,15 +108,14 @@ class FeatureMap(Estimator):
         """
         if transform is not None:
             checks.check_choice(transform, "transform", ("default", "pandas"))
-            self._output = transform
+            self._sklearn_output_config = {"transform": transform}  # what `clone` copies
         return self
 
     def _contained(self, Phi: Array, X) -> Any:
-        if getattr(self, "_output", "default") == "default":
+        if getattr(self, "_sklearn_output_config", {}).get("transform") != "pandas":
             return Phi
-        frame = require("pandas", 'set_output(transform="pandas")', "pip install pandas").DataFrame
-        index = getattr(X, "index", None)
-        return frame(arrays.to_numpy(Phi), index=index, columns=self.get_feature_names_out())
+        index, names = Labels.of(X).index, self.get_feature_names_out()
+        return pandas().DataFrame(arrays.to_numpy(Phi), index, names)
 
     def derivative(self, X, column: int) -> Array:
         """∂φ(x)/∂x_column at the rows of `X`, shape (n, r).
