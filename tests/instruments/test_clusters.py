@@ -57,6 +57,16 @@ def test_two_stage_least_squares_has_linearmodels_standard_errors():
     assert found[0] > 1.5 * rows.average_derivative().error
 
 
+def test_names_of_clusters_choose_nothing():
+    """Numbers in a list stand in the order of texts, in an array in that of numbers."""
+    X, y, Z, label = village(3, 24, 3, np.abs)
+    fits = [km.KernelIV().fit(X, y, Z, clusters=names) for names in (label, -label, label.tolist())]
+    for other in fits[1:]:
+        assert_allclose(other.predict(X), fits[0].predict(X), rtol=1e-8, atol=1e-8)
+        limits, known = (fit.predict_interval(X) for fit in (other, fits[0]))
+        assert_allclose(limits, known, rtol=1e-6, atol=1e-8)
+
+
 @pytest.mark.parametrize("split", ["loo", 3, 0.5, "samples"])
 def test_a_row_each_is_no_cluster(split, monkeypatch):
     X, y, Z, _ = village(3, 30, 4, np.abs)

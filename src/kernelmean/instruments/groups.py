@@ -76,8 +76,10 @@ class Part:
             return self
         order = canonical_order(self.X, self.Z, self.y[:, None])
         order = np.random.default_rng(0).permutation(order)
-        if self.clusters is not None:  # evenly spaced rows are of different clusters
-            order = order[np.argsort(self.clusters.codes[order], kind="stable")]
+        if self.clusters is not None:  # evenly spaced rows are of different clusters, whatever
+            codes = self.clusters.codes[order]  # their names
+            _, first, found = np.unique(codes, return_index=True, return_inverse=True)
+            order = order[np.argsort(first[found], kind="stable")]
         return replace(self.at(order), rows=self.rows)
 
     def few(self, limit: int) -> Part:
