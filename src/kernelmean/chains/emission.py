@@ -256,8 +256,7 @@ class Guard(Saveable):
             total = np.maximum(kernel_part, 0.0) * np.exp(log_height) + np.exp(log_guard)
             if total.min() > TINY:
                 return np.log(total / (counts + self.strength))
-        with np.errstate(divide="ignore"):
-            log_kernel = np.log(np.maximum(kernel_part, 0.0)) + log_height
+        log_kernel = arrays.logs(kernel_part) + log_height
         return np.logaddexp(log_kernel, log_guard) - np.log(counts + self.strength)
 
 

@@ -14,6 +14,7 @@ from typing import Self
 import numpy as np
 from scipy.linalg.blas import dtbsv
 
+from ..core import arrays
 from ..core.sequences import firsts
 
 SHORTEST = 32  # rows of the shortest block: one that has no time to forget has to be run twice
@@ -355,7 +356,7 @@ def _posterior(prior, logb) -> tuple[np.ndarray, np.ndarray]:
 
 def posterior_in_logs(prior, logb) -> tuple[np.ndarray, np.ndarray]:
     """`_posterior` where its products underflow; where it is 0/0, the prior."""
-    joint = _log(prior) + logb
+    joint = arrays.logs(prior) + logb
     top = np.max(joint, axis=1)
     possible = np.isfinite(top)
     joint = np.where(possible[:, None], np.exp(joint - np.where(possible, top, 0)[:, None]), prior)
@@ -519,7 +520,7 @@ def viterbi(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
     (array([0, 0]), array([0.144]))
     """
     relative, top = relative_logs(logb)
-    log_start, log_moves = _log(chain.startprob), _log(chain.transmat)
+    log_start, log_moves = arrays.logs(chain.startprob), arrays.logs(chain.transmat)
     priors = carried(_scores, relative, log_moves, log_start, sequences, _same_logs, _max_plus)
     scores = _scores(priors, relative)
     ends = firsts(sequences, len(scores), backward=True)
@@ -532,7 +533,7 @@ def viterbi(logb, chain: Chain, sequences) -> tuple[np.ndarray, np.ndarray]:
 
 def log_probability(states, logb, chain: Chain, sequences) -> np.ndarray:
     """log p(path, y) of each sequence, for a path of states and log-emissions (n, K)."""
-    log_start, log_moves = _log(chain.startprob), _log(chain.transmat)
+    log_start, log_moves = arrays.logs(chain.startprob), arrays.logs(chain.transmat)
     rows = np.arange(len(states))
     moves = log_moves if log_moves.ndim == 3 else log_moves[None]
     gains = moves[(rows - 1) % len(moves), np.roll(states, 1), states] + logb[rows, states]
@@ -709,9 +710,3 @@ def nearest_stochastic(transmat) -> np.ndarray:
     finite = np.all(np.isfinite(transmat), axis=1)
     nearest[finite] = nearest_simplex(transmat[finite])
     return nearest
-
-
-def _log(p) -> np.ndarray:
-    """log p with log 0 = -inf."""
-    with np.errstate(divide="ignore"):
-        return np.log(p)

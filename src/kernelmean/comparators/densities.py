@@ -92,8 +92,7 @@ class Expansion(DensityComparator):
     def _log_pairs(self, Y, X) -> np.ndarray:
         slices = blocks(len(X), len(self._functions(Y[:1])[0]))
         sums = [np.sum(self._coefficients(X[b]) * self._functions(Y[b]), axis=1) for b in slices]
-        with np.errstate(divide="ignore"):
-            return np.log(np.maximum(np.concatenate(sums), 0))
+        return arrays.logs(np.concatenate(sums))
 
 
 def blocks(rows: int, columns: int) -> Iterator[slice]:

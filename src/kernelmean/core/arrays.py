@@ -71,6 +71,13 @@ def at_least(A, least: float) -> Array:
     return np.maximum(A, least) if isinstance(A, np.ndarray) else namespace(A).clip(A, least, None)
 
 
+def logs(A) -> Array:
+    """Logarithms; −∞ of zero, and of what rounding left below."""
+    A = at_least(A, 0.0)
+    with np.errstate(divide="ignore"):
+        return namespace(A).log(A)
+
+
 def slices(n: int, size: int) -> Iterator[slice]:
     """Of n rows, at most `size` in each."""
     return (slice(start, min(start + size, n)) for start in range(0, n, size))

@@ -274,8 +274,7 @@ class _Pictures:
         """Log probabilities: the laws are discrete."""
         tables = [Counter(image.tobytes() for image in images) for images in self._by_state()]
         found = np.array([[table[x.tobytes()] for table in tables] for x in X])
-        with np.errstate(divide="ignore"):
-            return np.log(found.reshape(-1, len(tables)) / self.counts)
+        return arrays.logs(found.reshape(-1, len(tables)) / self.counts)
 
     def _by_state(self) -> list[np.ndarray]:
         return np.split(self.images, np.cumsum(self.counts)[:-1])

@@ -243,8 +243,7 @@ class MovedLaws(Saveable, Law):
             yield Line(m.marginal(j), None, self._kernel_move.on(j), self.wide and self.wide.on(j))
 
     def _log_density(self, Y: np.ndarray, p: np.ndarray, e: np.ndarray) -> np.ndarray:
-        with np.errstate(divide="ignore"):
-            found = np.log(p) if self.wide is None else self.wide.log_mixed(p, e)
+        found = arrays.logs(p) if self.wide is None else self.wide.log_mixed(p, e)
         return found + self.move.steepness(Y).sum(axis=-1)
 
     def _table(self, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

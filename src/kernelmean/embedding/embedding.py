@@ -335,9 +335,7 @@ class MeanEmbedding(Scored, WeightedPoints):
             As for `density`.
         """
         p, least = self.density(Y, bandwidth), self._log_least(self.checked(Y))
-        xp = arrays.namespace(p)
-        with np.errstate(divide="ignore"):
-            found = xp.log(arrays.at_least(p, 0.0))  # weights may round below zero
+        found, xp = arrays.logs(p), arrays.namespace(p)
         return found if least is None else xp.maximum(found, arrays.like(least, p))
 
     def negative_mass(self, bandwidth=None, error: float = 3e-4) -> tuple[Array, Array]:

@@ -175,8 +175,7 @@ class Wide(Saveable):
 
         def loss(u: float) -> float:
             a = math.exp(u)
-            with np.errstate(divide="ignore"):
-                return -float(np.average(np.log((1.0 - a) * p + a * g), weights=weights))
+            return -float(np.average(arrays.logs((1.0 - a) * p + a * g), weights=weights))
 
         least = min(1.0 / len(points), MOST / 2)
         bounds = math.log(least), math.log(MOST)
@@ -194,8 +193,7 @@ class Wide(Saveable):
 
     def log_mixed(self, p: np.ndarray, Y: np.ndarray) -> np.ndarray:
         """Its logarithm, finite also where floats have no number so small."""
-        with np.errstate(divide="ignore"):
-            return np.maximum(np.log(self.mixed(p, Y)), self.log_least(Y))
+        return np.maximum(arrays.logs(self.mixed(p, Y)), self.log_least(Y))
 
     def log_least(self, Y: np.ndarray) -> np.ndarray:
         """log of its share alone at rows (..., d)."""

@@ -305,7 +305,6 @@ class KernelHMM(ChainEstimator):
         inputs : array or DataFrame of shape (n, p)
             As in `fit`.
         """
-        check_is_fitted(self)
         return self.chain_.chain.into(
             inputs_like(self, inputs, 0 if inputs is None else len(inputs))
         )

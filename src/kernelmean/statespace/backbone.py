@@ -455,7 +455,7 @@ class FittedBackbone(Saveable):
         mean, cov, d, there = state.mean.ravel(), state.cov, len(known), ~np.isnan(y)
         if not there.any():
             mean = self.unseen @ mean + self.gain @ known
-            cov = self.unseen @ cov @ self.unseen.T + self._more
+            cov = self.unseen @ cov @ self.unseen.T + self.gain @ self.cov @ self.gain.T
         elif not there.all():
             mean, cov = self._moved_by(y, there, mean, cov, known)
         else:
@@ -485,11 +485,6 @@ class FittedBackbone(Saveable):
     def gain(self) -> np.ndarray:
         """What is added to the state by a row, (r d, d): A + C."""
         return (self.unseen - self._seen)[:, : len(self.cov)]
-
-    @cached_property
-    def _more(self) -> np.ndarray:
-        """What is added to the covariance of the state by a row that is not seen."""
-        return self.gain @ self.cov @ self.gain.T
 
     @cached_property
     def unseen(self) -> np.ndarray:

@@ -62,8 +62,7 @@ class NodeModel:
         """log p(y_i | x_j), (m, N)."""
         logb = self.model.log_densities(arrays.like(Y, self.model.emissions.points))
         top = logb.max(axis=1, keepdims=True)
-        with np.errstate(divide="ignore"):
-            return np.log(np.exp(logb - top) @ self.latent.shares(x).T) + top
+        return arrays.logs(np.exp(logb - top) @ self.latent.shares(x).T) + top
 
     def draw_emission(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """One observation of every row of `x`, (N, d)."""
@@ -185,8 +184,7 @@ class LineForecast(ShiftedLaw, StateForecast):
             points = arrays.take(laws.points, some, axis=1)
             heights = kernel.on(some, d).density_of(self._like(off[[k]][:, some]), points)
             near[k] = (arrays.to_numpy(heights) @ weights[k])[0]
-        with np.errstate(divide="ignore"):
-            near = np.log1p(-FAR) + np.log(np.maximum(near, 0.0))
+        near = np.log1p(-FAR) + arrays.logs(near)
         guarded = np.logaddexp(near, np.log(FAR) - 0.5 * np.nansum(far, axis=1))
         return guarded + self.transform.slope(Z)
 
