@@ -143,12 +143,20 @@ def test_blocks_come_in_order_and_are_read_when_needed():
     assert rows.reduce(lambda block: block.sum(0), merge=add).shape == (2,)
 
 
+class Columns(list):
+    """A table as Polars has it: what is iterated over is its columns."""
+
+    iter_rows = None
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
         ((a for a in [normal()]), "source is a generator, which can be read once only"),
         (da.ones((3, 1)), "estimators take Dask arrays and DataFrames as they are"),
-        (3.0, "source is 3.0; an array, a path or an iterable"),
+        (3.0, "source is a float; an array, a DataFrame of pandas, a path or an iterable"),
+        ({"a": normal()[:, 0], "b": normal()[:, 1]}, "source is a dict; an array"),
+        (Columns(normal().T), "source is a Columns; an array"),
         ("nowhere/*.parquet", "no Parquet file"),
     ],
 )

@@ -463,13 +463,14 @@ def _source(source, step: int) -> Any:
         return _Chunks(_Slices(source, [*range(0, max(n, 1), step), n]))
     if isinstance(source, Iterator):
         raise TypeError(
-            f"source is a {type(source).__name__}, which can be read once only, but a fit passes "
-            "over its rows several times; a list, or an object whose __iter__ starts anew, is "
-            "needed"
+            f"source is a {type(source).__name__}, which can be read once only; a list, or an "
+            "object whose __iter__ starts anew, is needed"
         )
-    if not hasattr(source, "__iter__"):
+    # a table of Polars, as a dictionary, would be gone through column by column
+    if not hasattr(source, "__iter__") or hasattr(source, "iter_rows") or hasattr(source, "keys"):
         raise TypeError(
-            f"source is {source!r}; an array, a path or an iterable of blocks is needed"
+            f"source is a {type(source).__name__}; an array, a DataFrame of pandas, a path or an "
+            "iterable of blocks is needed"
         )
     return _Chunks(source)
 
