@@ -1271,6 +1271,7 @@ def test_tables_of_other_libraries_are_read_by_name_or_refused():
             fit(labelled, good()[:, 0])
         with pytest.raises(ValueError, match=r"X is a Table, which holds no rows.*X.collect\(\)"):
             fit(Table(collect=good), good()[:, 0])
+    assert_array_equal(as_points(Table(dims=(), shape=(N, D))), good())  # of h5py
     column = Table(name="height", to_frame=good)  # a Series of Polars
     assert column_names(column) == ["height"]
     assert column_names(Table(name="", to_frame=good)) is None

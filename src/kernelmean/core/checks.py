@@ -123,7 +123,7 @@ def is_dask(table) -> bool:
 def refuse_far(X, name: str) -> None:
     """Rows that are elsewhere, or come once, at a door that needs them in memory."""
     kind = f"a {type(X).__name__}"
-    if hasattr(X, "dims"):  # its dimensions come in any order
+    if hasattr(X, "dims") and hasattr(X, "__dask_graph__"):  # dimensions in any order
         found, instead = f"{kind} of xarray", f"{name}.to_pandas(), rows first"
     elif is_dask(X):
         found, instead = f"{kind} of Dask", f"{name}.compute()"
