@@ -233,6 +233,25 @@ class TestSamples:
         assert_array_equal(a.covariance_, b.covariance_)
         assert (a.loss_stage2_, a.specification_p_) == (b.loss_stage2_, b.specification_p_)
 
+    @pytest.mark.slow
+    @pytest.mark.parametrize("gaps", [0, 50])
+    def test_beside_exogenous_columns(self, gaps):
+        """Stage 1 was asked for what exogenous columns tell of a stage 2 that knows none."""
+        rng = np.random.default_rng(46)
+        z, c, u, noise = rng.normal(size=(4, 300))
+        x = 3 * z + 1.5 * c + 2 * u + noise
+        truth = -x - 2 * np.maximum(x - 2, 0)
+        X, y = x.copy(), truth + 2 * u + c + 0.5 * noise
+        X[300 - gaps :], y[:gaps] = np.nan, np.nan
+        iv = km.KernelIV(split="samples").fit(X[:, None], y, z[:, None], c[:, None])
+        known = np.abs(x) < 5
+        points = np.column_stack([x, np.zeros(300)])[known]
+        error = np.mean((iv.predict(points) - truth[known]) ** 2)
+        assert error < 0.02 * truth[known].var()
+        if not gaps:
+            loo = km.KernelIV().fit(X[:, None], y, z[:, None], c[:, None])
+            assert_array_equal(iv.predict(points), loo.predict(points))
+
     @pytest.mark.parametrize("degree", DEGREES)
     def test_equals_refits(self, degree):
         X, y, Z = self.gaps()

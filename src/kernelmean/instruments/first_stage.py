@@ -118,7 +118,7 @@ def embed(groups: list[Group], reg: float | None, split: str) -> tuple[float, fl
         stage, reg, loss = jackknife_stage(teachers, reg)
         stages = [stage] * len(groups)
         if split == "samples":
-            stage.known = []
+            stage.known, stage.taken = [], []
     else:
         stages, reg, loss = split_stages(groups, reg)
     for group, stage in zip(groups, itertools.cycle(stages), strict=False):
