@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import kernelmean as km
+from kernelmean.app.command import KernelName
 from kernelmean.app.commands.density import (
     Densities,
     Settings,
     answers,
+    fitting,
     headline,
     middle,
     report,
@@ -109,6 +112,19 @@ def test_several_columns(run, quick, table):
     assert page.count("<figure") == 5
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"kernel": KernelName.laplace, "tune": False}, {"bandwidth": (0.5, 2.0)}, {"tune": True}],
+)
+def test_the_code_on_the_page_fits_what_was_fitted(asked):
+    """A kernel by name was printed as <KernelName.laplace: 'laplace'>, and --no-tune left out."""
+    settings = Settings(["size"], ["age"], **asked)
+    text = fitting(SimpleNamespace(settings=settings, x=["age"], y=["size"]), "data.csv")
+    (made,) = (line for line in text.splitlines() if line.startswith("model = "))
+    model = eval(made.removeprefix("model = ").rpartition(".fit(")[0], {"km": km})
+    assert model.get_params() == settings.model().set_params(verbose=False).get_params()
+
+
 @pytest.mark.slow
 def test_the_code_on_the_page_runs(run, quick, table):
     run("density", "data.csv", *ASKED)
@@ -118,7 +134,7 @@ def test_the_code_on_the_page_runs(run, quick, table):
     rows = load.replace("'age': [...], 'dose': [...]", "'age': [1.0], 'dose': [1.5]")
     exec(rows.replace("model.km", "kernelmean-density/model.km"), {})
     names: dict = {}
-    exec(fit.replace("ConditionalDensity()", "ConditionalDensity(reg=0.01, bandwidth=1)"), names)
+    exec(fit, names)
     assert names["model"].points_.shape == (120, 1)
 
 

@@ -332,13 +332,10 @@ def report(a: Densities, source: str, asked: Any = None) -> Report:
 
 def fitting(a: Densities, source: str) -> str:
     """What to type to fit and draw the same."""
-    kernel, widths = a.settings.kernel, a.settings.bandwidth
-    options = [] if kernel == "gaussian" else [repr(kernel)]
-    if widths is not None:
-        options.append(f"bandwidth={widths if isinstance(widths, float) else list(widths)}")
+    model = a.settings.model().set_params(verbose=False)
     data = f"data[{a.x!r}], data[{a.y[0] if len(a.y) == 1 else a.y!r}]"
     rows = words.reading(source, [*a.y, *a.x], a.settings.sep, a.settings.decimal)
-    known = {"rows": rows, "options": ", ".join(options), "data": data, "column": repr(a.x[0])}
+    known = {"rows": rows, "model": model, "data": data, "column": repr(a.x[0])}
     return SAY.content["fitting"].strip().format_map(known)
 
 
