@@ -96,6 +96,8 @@ def test_compressed_csv_and_parquet(tmp_path):
         ("y,x\n1,2,3\n", "more fields than the 2"),
         ("y, kg;x;z\n1,5;2;3,25\n", "of its header.*semicolons: add --sep ';'"),
         ("y,x\n1,2\n1,2,3\n", "line 3"),
+        ("# a title\ny,x\n1,2\n", "in its first line names of columns are needed"),
+        ("Größe,x\n1,2\n".encode("latin-1"), "not text in UTF-8"),
         (b"\xff\xfe\x00\x00PK\x03", "not text"),
     ],
 )
@@ -120,6 +122,11 @@ def test_unreadable_parquet_folder_and_no_file(tmp_path):
 def test_whole_numbers_beyond_64_bits_are_numbers(tmp_path):
     frame = numbers(read(tmp_path, "y,x,z\n1,92233720368547758080,-3\n2,7,1\n"))
     np.testing.assert_array_equal(frame["x"], [2.0**63 * 10, 7.0])
+
+
+def test_addresses_are_not_read():
+    with pytest.raises(UserError, match="is an address; download the file"):
+        read_table(Path("https://example.invalid/data.csv"))
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with a name are those of POSIX")
@@ -150,7 +157,7 @@ def test_a_folder_or_a_pattern_of_parquet_files_is_one_table(tmp_path):
     ("content", "message"),
     [
         ("y,x,z\n1,a,3\n", "'x' of .* holds text: 'a' in row 1; write its categories as columns"),
-        ("y,x,z\n1,2,3\n1,?,3\n2,2,2\n", r"'\?' in row 2 \(1 such rows\); leave the field empty"),
+        ("y,x,z\n1,2,3\n1,?,3\n2,2,2\n", r"'\?' in row 2 \(such rows: 1\); leave the field empty"),
         ('y,x,z\n1,"2,5",3\n', "decimal commas add --decimal ','"),
         ('y,x,z\n1,"1,234,567",3\n', "if its commas set thousands apart, take them out"),
         ('y,x,z\n1,"1,234",3\n', "decimal commas add --decimal ','; if its commas set thousands"),
@@ -158,8 +165,10 @@ def test_a_folder_or_a_pattern_of_parquet_files_is_one_table(tmp_path):
         ('y,x,z\n1,"1.234,5",3\n', "if its dots set thousands apart, take them out and add --dec"),
         ("y,x,z\n1,2020-01,3\n", "holds text: '2020-01' in row 1; dates are no numbers"),
         ("y,x,z\n1,€ -3.9,3\n2,€ 8,1\n", "take currency signs, percent"),
+        ("y,x,z\n1,−.5,3\n2,8,1\n", "'−.5' in row 1; take currency signs"),
+        ("y,x,z\n1,(0.5),3\n2,8,1\n", r"'\(0.5\)' in row 1; take .* brackets"),
         ("y,x,z\n1,,3\n4,,5\n", "column 'x' is empty"),
-        ("y,x,z\n1,12 345,3\n2,678,1\n", "take currency signs, percent signs, commas and spaces"),
+        ("y,x,z\n1,12 345,3\n2,678,1\n", "take currency signs, percent signs, commas, brackets"),
         ('y,x,z\n1,"$1,085",3\n2,$85,1\n', r"'\$1,085' in row 1; take currency signs, percent"),
         ("y,x,z\n1,12.00 EUR,3\n2,8,1\n", "'12.00 EUR' in row 1; take .* words like EUR.*1234.5"),
         ("y,x,z\n1,EUR 12,3\n2,EUR 8,1\n", "'EUR 12' in row 1; take currency"),
@@ -168,7 +177,7 @@ def test_a_folder_or_a_pattern_of_parquet_files_is_one_table(tmp_path):
         ("y,x,z\n1,inf,3\n", "infinite values: 'x' 1"),
         ("y,x,x,z\n1,2,3,4\n", "more than one column named 'x'"),
         ("y,X,z\n1,2,3\n", r"no column 'x' \(asked for by --x\); did you mean 'X'\?"),
-        ("y,price,z\n1,2,3\n", "no column 'x' .*; it has 'y', 'price', 'z'"),
+        ("y,price,z\n1,2,3\n", "no column 'x' .*; it has 'y', 'price' and 'z'"),
         ("1,2.5,3\n4,5,6\n", "no column 'y' .*; its first row has numbers, where names of columns"),
         ("sep=,\ny,x,z\n1,2,3\n", "begins with 'sep=,', .* take that line out, and add --sep ','"),
         ("sep=;\ny;x;z\n1;2;3\n", "begins with 'sep=;', .* take that line out, and add --sep ';'"),

@@ -17,14 +17,14 @@ import pandas as pd
 from ..core import Rows, checks
 from ..core.rows import parquet_files
 from .errors import UserError, did_you_mean
-from .words import LEFT_OUT, Texts
+from .words import LEFT_OUT, Texts, names
 
 SEPARATORS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}
 FORMULAS = tuple("=+-@\t\r")  # what a spreadsheet evaluates begins with one of these
 COMPRESSED = {".gz", ".bz2", ".zip", ".xz", ".zst"}
 PARQUET = {".parquet", ".pq"}
 GROUPED = r"\s*[-+]?\d{1,3}(,\d{3})*(,\d{3}|\.\d*)\s*"  # 1,234.5 is no decimal comma
-MARKED = r"\s*[-+]?\s*[$€£¥]?\s*[-+]?[\d,'’\s]*[.,]?\d+\s*[%$€£¥*]?\s*"  # 1 234 €, or 12%
+MARKED = r"\s*[-+−(]?\s*[$€£¥]?\s*[-+−]?[\d,'’\s]*[.,]?\d+\s*[%$€£¥*)]?\s*"  # 1 234 €, or 12%
 WORDED = r"\s*(?P<before>[A-Z]{3})?\s*(?P<number>[-+]?\d[\d,.'’ ]*?)\s*(?P<after>[^\W\d_]+)?\s*"
 DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{4}-\d\d\b"  # how a field that holds one begins
 LONG = r"[-+]?\d+"  # a whole number, which pandas takes for text if it is beyond 64 bits
@@ -78,8 +78,8 @@ class Table:
     def asked_for(self, roles: Mapping[str, Sequence[str]]) -> list[str]:
         """The columns given to all options; each must exist, and have one part to play."""
         option_of: dict[str, str] = {}
-        for option, names in roles.items():
-            for name in names:
+        for option, asked in roles.items():
+            for name in asked:
                 self._check_name(name, option)
                 if name in option_of:
                     again = "again" if option_of[name] == option else f"to {option}"
@@ -92,7 +92,7 @@ class Table:
             raise UserError(f"{self.path} has more than one column named {name!r}; rename one")
         if name not in self.frame.columns:
             known = [str(c) for c in self.frame.columns]
-            hint = did_you_mean(name, known) or f"; it has {_listed(known)}"
+            hint = did_you_mean(name, known) or f"; it has {names([*map(repr, known)])}"
             hint += _written_with("".join(known), ",")
             if _are_numbers(pd.Series(known)):
                 hint = "; its first row has numbers, where names of columns are needed"
@@ -203,6 +203,8 @@ def split_names(text: str, option: str) -> list[str]:
 
 def _check_file(path: Path) -> None:
     if not path.exists() and str(path) != "-":  # as other programs call what is piped in
+        if ":/" in str(path)[2:]:
+            raise UserError(f"{path} is an address; download the file, and give that")
         near = [p.name for p in path.parent.glob("*")] if path.parent.is_dir() else []
         raise UserError(f"there is no file {path}{did_you_mean(path.name, near)}")
     if not path.is_file():
@@ -257,10 +259,10 @@ def _csv_blocks(
                 yield _with_header(frame, header, path, sep)
     except pd.errors.ParserError as err:
         reason = str(err).strip().rpartition("error: ")[2]
-        hint = _other_sep(path, sep)
+        hint = _other_sep(path, sep) or SAY.content["hints"]["header"]
         raise UserError(f"{path} is not a regular CSV file: {reason}{hint}") from err
     except UnicodeDecodeError as err:
-        raise UserError(f"{path} is not text; save it as CSV (UTF-8) or Parquet") from err
+        raise UserError(f"{path} is not text in UTF-8; save it as CSV (UTF-8) or Parquet") from err
     except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as err:
         raise UserError(f"{path} cannot be read as CSV: {err}") from err
 
@@ -417,8 +419,3 @@ def refuse_empty(frame: pd.DataFrame) -> None:
 
 def _counts(per_column: pd.Series) -> str:
     return ", ".join(f"{name!r} {count}" for name, count in per_column.items() if count)
-
-
-def _listed(names: Sequence[str], most: int = 12) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(repr, names[:most])) + more
