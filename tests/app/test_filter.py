@@ -174,10 +174,12 @@ def test_rows_left_out_end_a_trajectory(tables):
 @pytest.mark.slow
 def test_tuning_shows_progress_and_can_be_left_out(run, tables, monkeypatch):
     monkeypatch.setattr("kernelmean.filtering.tune.SCALES", ((), ()))
-    result = run("filter", "train.csv", "test.csv", *OPTIONS[:-1], "--rule", "importance")
+    asked = ("filter", "train.csv", "test.csv", *OPTIONS[:-1], "--rule", "importance")
+    result = run(*asked, "--verbose")
     assert result.exit_code == 0, result.output
     assert "best of" in result.stdout
     assert "tuning" in result.stderr
+    assert run(*asked).stderr == ""  # which is no terminal
     assert "defaults" in run("filter", "train.csv", "test.csv", *OPTIONS).stdout
 
 

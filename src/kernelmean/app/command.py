@@ -116,7 +116,7 @@ class Shared(Answering):
     @property
     def told(self) -> bool:
         """Whether a fit shows its progress; of a file in blocks, that of reading is shown."""
-        return not self.quiet and self.chunksize is None
+        return not (self.quiet or self.chunksize) and (self.verbose or terminal.err.is_terminal)
 
     def refuse(self, clashes: Mapping[str, bool], **known: Any) -> None:
         """Options that do not go together, by the name of what is then said."""
@@ -131,9 +131,9 @@ class Shared(Answering):
             raise UserError(f"--chunksize reads files block by block, but {why}")
 
     def table(self, path: Path) -> Table:
-        """The content of a file."""
+        """The content of a file, names of sequences as they are written."""
         self.refuse_blocks()
-        return read_table(path, self.sep, self.decimal)
+        return read_table(path, self.sep, self.decimal, getattr(self, "sequence", None))
 
     def numbers(
         self, path: Path, roles: Mapping[str, Sequence[str]], first: bool = False

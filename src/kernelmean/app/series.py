@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -194,11 +193,6 @@ class Ordered(Shared):
     time: Annotated[str | None, option(SAY, "--time")] = None
     forecast: Annotated[int, option(SAY, "--forecast", "--horizon", min=0, max=100_000)] = 0
 
-    def table(self, path: Path) -> tables.Table:
-        """The content of a file, names of sequences as they are written."""
-        self.refuse_blocks()
-        return tables.read_table(path, self.sep, self.decimal, self.sequence)
-
     @property
     def apart(self) -> dict[str, list[str]]:
         """The columns that tell sequences apart, and that name the rows."""
@@ -243,7 +237,7 @@ class Settings(Ordered):
         tables.check_sample(frame, "rows without gaps", rows.whole.sum())
         pieces = len(rows.lengths)
         cut = [SAY("cut", pieces=pieces)] if pieces > max(len({*rows.names}), 1) else []
-        return replace(rows, said=[*rows.said, *words.left_out(frame), *cut])
+        return replace(rows, said=[*rows.said, *words.some_of(frame, frame), *cut])
 
 
 def _changes(label: pd.Series, table: tables.Table, sequence: str) -> np.ndarray:

@@ -170,7 +170,7 @@ class Refinement:
     maximise: Callable[..., Chain] = maximised
     effort: Effort = Effort()
     widths: tuple[float, ...] | None = None
-    task: str = "starts of EM"
+    task: str = "starting points"
     made: dict[tuple, AnySmoothing] = field(default_factory=dict)
 
     def smoothing(self, bandwidth: float) -> AnySmoothing:

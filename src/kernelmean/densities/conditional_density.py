@@ -218,7 +218,7 @@ class ConditionalDensity(Estimator):
             order = order[evenly(len(order), SEARCH_ROWS)]
             rows, rows_x, rows_y = few_of(SEARCH_ROWS, X=Rows(rows_x, step=SEARCH_ROWS), y=rows_y)
         plan, bent = self._plan(rows_x, rows_y, checks.column_names(X)).bent(rows_x, rows_y)
-        for draft in track([plan.draft(rows_x, bent)], description="Scales", verbose=self.verbose):
+        for draft in track([plan.draft(rows_x, bent)], description="Search", verbose=self.verbose):
             fit = plan.finish(plan.refined(draft, rows_x, bent), rows_x, bent, rows)
         self._adopt(fit.in_order(Order(order), points_x))
         chosen = self.reg is None and self.bandwidth is None

@@ -287,7 +287,7 @@ class Learner:
         """EM on some rows from all pairings of these."""
         latent = self.space.latent
         guard = LinearGuard(latent.standard, self.guard[0] / len(latent.nodes))
-        task = f"starts of EM, {self.of} (n_latent={latent.nodes.shape[1]})"
+        task = f"starting points, {self.of}, dimension {latent.nodes.shape[1]}"
         rules = {"guard_of": guard, "maximise": self.maximise, "effort": EFFORT, "task": task}
         search = self.plan.search(self.draft, self.variates, SEARCHED, **rules)
         few = self.draft.rows.stretches(SEARCHED)[1]

@@ -67,9 +67,7 @@ class Settings(Shared):
     z: Annotated[Names | None, columns("--z", "Instrument(s)")] = None
     c: Annotated[Names | None, columns("--c", "Exogenous column(s)")] = None
     formula: Annotated[str | None, option(SAY, "--formula")] = None
-    clusters: Annotated[Names | None, columns("--clusters", "Rows whose noise may go together")] = (
-        None
-    )
+    clusters: Annotated[Names | None, columns("--clusters", "Labels of rows sharing noise")] = None
     kernel: Annotated[Any, typed(SAY, "--kernel", read_kernel, "KERNEL")] = "gaussian"
     split: Annotated[Any, typed(SAY, "--split", read_split, "SPLIT")] = "loo"
     trend: Annotated[Any, typed(SAY, "--trend", TRENDS.__getitem__, "DEGREE")] = "auto"
