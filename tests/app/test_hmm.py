@@ -65,7 +65,9 @@ def found(frame: pd.DataFrame, lengths=None, names=(), **settings) -> Regimes:
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_files_and_summary(run, table):
-    result = run("hmm", "data.csv", *ASKED, "--time", "day", "--forecast", "3", "--out", "here")
+    result = run(
+        "hmm", "data.csv", *ASKED, "--time", "day", "--forecast", "3", "--out", "here", "--verbose"
+    )
     assert result.exit_code == 0, result.output
     made = ["forecast.csv", "model.km", "report.html", "states.csv"]
     assert sorted(os.listdir("here")) == made
@@ -79,7 +81,7 @@ def test_files_and_summary(run, table):
         "written: here/states.csv",
     ):
         assert words in result.stdout
-    assert "starts of EM" in result.stderr
+    assert "starting points" in result.stderr
     page = Path("here/report.html").read_text(encoding="utf-8")
     for words in ("level: 2 hidden states", "What comes next", "How many states", "km.load"):
         assert words in page
@@ -249,7 +251,17 @@ class TestNotes:
 
     def test_no_memory(self, table):
         shuffled = table[["level"]].dropna().sample(frac=1, random_state=1)
-        assert "The past tells nothing" in self.said(shuffled, states=1)
+        said = self.said(shuffled, states=1)
+        assert "The past tells this model nothing" in said
+        assert "There is no sign of states" in said
+
+    def test_one_state_that_was_asked_for_is_no_sign_that_there_are_none(self, table):
+        """Two regimes are seen by every rule, and "no sign of states that persist" was said."""
+        a = found(table[["level"]], states=1)
+        said = " ".join(a.notes)
+        assert "The past tells this model nothing" in said
+        assert "no sign of states" not in said
+        assert not a.gains.any()  # and not 3.7 × 10⁻¹⁹ ± 3.7 × 10⁻¹⁹
 
     def test_a_short_series(self):
         assert "There are 20 rows without gaps" in self.said(levels(20, 46)[["level"]], states=2)

@@ -17,7 +17,7 @@ from kernelmean.app.errors import UserError
 from kernelmean.app.report import Grid
 from kernelmean.app.series import Rows, code, forecast_grid, read_times, times_ahead
 from kernelmean.app.tables import Table
-from kernelmean.app.words import reading
+from kernelmean.app.words import reading, some_of
 
 DAYS = ["2020-01-30", "2020-01-31", "2020-02-01", "2020-02-02"]
 
@@ -321,6 +321,25 @@ def test_the_code_on_the_page_reads_the_file_as_the_command_did(tmp_path, monkey
     line = next(line for line in text.splitlines() if line.startswith("rows = "))
     assert eval(line.removeprefix("rows = "), {"pd": pd})["level"].tolist() == [1.5, 2.5]
     assert reading("d.parquet", "level", ";", ",") == "pd.read_parquet('d.parquet')['level']"
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ([3.0, 5.0, -999.0, 9.0, -999.0], "a is −999 in 2 of its rows (the first is row 3)"),
+        ([3.0, np.nan, 5.0, 9999.0], "a is 9999 in 1 of its rows (the first is row 4)"),
+        ([20.0, 99.0, 60.0, 35.0], None),  # years of age
+        ([0.0, 0.0, 99.0], None),  # two values, either of which may be as it should
+        ([3.0, 5.0, -1000.0, 9.0], None),
+        ([99.0, 99.0], None),
+        ([np.nan, np.nan], None),
+    ],
+)
+def test_codes_of_missing_values_are_pointed_out(values, told):
+    frame = pd.DataFrame({"a": values}, index=range(1, len(values) + 1))
+    said = some_of(frame, frame)
+    assert len(said) == (told is not None)
+    assert all(text.startswith(str(told)) for text in said)
 
 
 def test_a_narrow_terminal_cuts_no_number(monkeypatch):

@@ -97,6 +97,16 @@ def test_nothing_of_a_count_is_told_below_zero(quick):
     assert drawn(a)
 
 
+@pytest.mark.slow
+def test_notes_count_the_rows_of_the_file_once():
+    """The library counts from 0, and the fit without the rows held out had the same to say."""
+    frame = levels(120, 41)[["level"]].set_axis(range(1, 121))
+    frame.loc[60, "level"] = -999.0
+    said = [note for note in found(frame).notes if "usual changes" in note]
+    assert len(said) == 1
+    assert "in 1 of 120 rows (row 60: [-999.0])" in said[0]
+
+
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_files_and_summary(run, table):

@@ -3,7 +3,7 @@
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from importlib.resources import files
@@ -17,6 +17,7 @@ from ..core import Rows
 MODEL = "model.km"
 SHOWN = 12  # rows in a table
 LEFT_OUT = "left out"  # rows with a missing value, among what is noted at a table
+CODE = re.compile(r"-?99+\.0")  # of missing values, where it is far off
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -83,7 +84,8 @@ def some_of(rows: Any, every: Any) -> list[str]:
     """What to say where some rows are looked at, and all, or all without a gap, learned from."""
     few, n = len(rows), amount(every)
     looked = f"Pictures, shares and tests are of {few:,} of the {n:,} rows"
-    return [f"{looked}; the model is of all of them."] if few < n else left_out(every)
+    told = [f"{looked}; the model is of all of them."] if few < n else left_out(every)
+    return [*told, *codes(rows)]
 
 
 def left_out(rows: Any) -> list[str]:
@@ -92,6 +94,17 @@ def left_out(rows: Any) -> list[str]:
     whole = gone + amount(rows)
     told = f"Left out are {gone:,} of {whole:,} rows, which have a missing value (--drop-missing)."
     return [told] if gone else []
+
+
+def codes(rows: Any) -> Iterator[str]:
+    """What to say of numbers like -999, further from all others than these are from each other."""
+    for name, column in rows.items():
+        for end in (column.min(), column.max()):
+            here, others = column[column == end], column[column != end]
+            apart = abs(others - end).min() > others.max() - others.min() > 0
+            if apart and CODE.fullmatch(str(float(end))):
+                known = {"end": given(end), "count": len(here), "row": here.index[0]}
+                yield Texts("shared")("code", name=name, **known)
 
 
 def edges(known: Any, table: Any) -> list[str]:
@@ -187,7 +200,7 @@ def values_words(values: Any) -> str:
 
 def of_file(sentences: Iterable[str], index: Any) -> list[str]:
     """Sentences of the library on some rows, which it counts from 0, with those of a file."""
-    own = partial(re.sub, r"row (\d+) first", lambda m: f"row {index[int(m[1])]} first")
+    own = partial(re.sub, r"\brow (\d+)", lambda m: f"row {index[int(m[1])]}")
     return [*map(own, sentences)]
 
 

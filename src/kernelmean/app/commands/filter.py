@@ -199,7 +199,7 @@ def notes(a: Tracks) -> list[str]:
     strangers = [SAY("strangers", listed=", ".join(far))] if far else []
     return [
         *a.caught,
-        *words.left_out(a.train.frame),
+        *words.some_of(a.train.frame, a.train.frame),
         *a.train.said,
         *gaps,
         *strangers,

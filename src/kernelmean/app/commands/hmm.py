@@ -152,7 +152,7 @@ class Regimes:
     def gains(self) -> np.ndarray:
         """log p(row | rows before) − log p(row), for the rows that are there."""
         f = self.model.density(self.rows.frame[self.rows.whole]) @ self.model.startprob_
-        return self.log_predictive[self.rows.whole] - np.log(f)
+        return (self.log_predictive[self.rows.whole] - np.log(f)).round(12)
 
     @cached_property
     def notes(self) -> list[str]:
@@ -165,6 +165,7 @@ class Regimes:
             "many": self.order is not None and self.order >= MAX_COMPONENTS,
             "unfinished": not self.model.converged_,
             "memoryless": not (self.n_states > 1 and told > 2 * error),
+            "alone": self.orders["correlations"] == 1 == self.n_states,
             "rare": bool(rare),
             "fleeting": bool(few) and self.n_states > 1,
         }
@@ -209,8 +210,7 @@ def facts(a: Regimes) -> list[Fact]:
         "States": f"{a.n_states}",
         "What the past tells": f"{number(told)} ± {number(error, 2)}",
     }
-    rule = None if a.order is None else a.order.method
-    chosen = "Given." if rule is None else f"Chosen by {rule}. {RULES[rule]}"
+    chosen = "Given." if a.order is None else f"Chosen by {a.order.method}. {RULES[a.order.method]}"
     return SAY.facts(values, missing=int((~a.rows.whole).sum()), chosen=chosen)
 
 

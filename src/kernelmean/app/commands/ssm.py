@@ -11,6 +11,7 @@ import pandas as pd
 from sklearn.base import clone
 
 from ...chains.rows import rows_like
+from ...core.checks import hushed
 from ...display import ObservationDisplay, TraceDisplay, TransitionDisplay
 from ...statespace.kernel_state_space import KernelStateSpace
 from ...statespace.options import Backbone
@@ -185,7 +186,7 @@ class Forecasts:
         self.settings, self.rows = settings, rows
         X, steps, known = rows.frame, settings.forecast, (rows.lengths, rows.inputs)
         with noted() as self.caught:
-            with settings.stage("Learning without the rows held out", bars=True):
+            with settings.stage("Learning without the rows held out", bars=True), hushed():
                 self.trial = Trial.of(settings, rows)
             model = settings.model() if self.trial is None else clone(self.trial.model)
             with settings.stage("Learning from all rows", bars=True):
@@ -261,12 +262,11 @@ class Forecasts:
         used = self.takes_parts or self.model.backbone_ is not None
         counts = {"count": SAY("parts")} if used else {}
         partial = self.rows.partial(self.rows.frame.columns, **counts)
-        return [*self.caught, *said, *self.rows.few, *partial]
+        caught = words.of_file(self.caught, self.rows.frame.index)
+        return [*caught, *said, *self.rows.few, *partial]
 
 
-def expected(
-    model: KernelStateSpace, function: Callable[[np.ndarray], np.ndarray], X, lengths=None
-) -> np.ndarray:
+def expected(model: KernelStateSpace, function: Callable, X, lengths=None) -> np.ndarray:
     """E[function(y_t) | y_1, ..., y_{t-1}] of every row, (n, ...), where y has no backbone."""
     assert model.backbone_ is None
     rows = rows_like(model, X, lengths)
