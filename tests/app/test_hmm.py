@@ -263,9 +263,6 @@ class TestNotes:
         assert "no sign of states" not in said
         assert not a.gains.any()  # and not 3.7 × 10⁻¹⁹ ± 3.7 × 10⁻¹⁹
 
-    def test_a_short_series(self):
-        assert "There are 20 rows without gaps" in self.said(levels(20, 46)[["level"]], states=2)
-
     def test_few_rows_and_few_entries(self, table):
         frame = levels(100, 44)[["level"]]
         frame["level"] = np.random.default_rng(45).normal(size=100)

@@ -215,6 +215,7 @@ def test_of_one_zone_local_times_go_on(summer):
 def test_a_series_cut_where_rows_were_left_out_is_pointed_out(site, pieces, monkeypatch):
     """What comes next is told of each piece, which looks like a forecast of the file."""
     monkeypatch.setattr("kernelmean.app.tables.SMALLEST", 2)
+    monkeypatch.setattr("kernelmean.app.series.FEW", 2)
     level = [1.0, np.nan, 2.0, np.nan, 3.0, 4.0] if pieces else np.arange(6.0)
     frame = pd.DataFrame({"level": level, "site": [*site]}, index=range(1, 7))
     settings = ssm.Settings(columns=["level"], sequence="site", drop_missing=True)
@@ -267,6 +268,16 @@ def test_dates_that_are_there_twice_are_pointed_out(time, twice, told):
     assert len(said) == (told is not None)
     assert all(f"Row {told[0]} has the 'day' of the row above, {told[1]}" in text for text in said)
     assert all(f"({told[2]} such rows)" in text for text in said)
+
+
+@pytest.mark.parametrize("command", [ssm, hmm])
+@pytest.mark.parametrize("n", [20, 49, 50])
+def test_that_rows_are_few_is_said(command, n):
+    frame = pd.DataFrame({"level": np.arange(n + 1.0)}, index=range(1, n + 2))
+    frame.loc[3, "level"] = np.nan
+    said = command.Settings(["level"]).read(Table(Path("walk.csv"), frame, frozenset())).said
+    assert [text for text in said if f"There are {n} rows without gaps" in text] == said
+    assert len(said) == (n < 50)
 
 
 def test_years_with_a_decimal_point_are_years():

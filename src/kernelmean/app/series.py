@@ -165,12 +165,6 @@ class Rows:
             frame.insert(0, sequence, np.repeat(self.names, lengths))
         return frame
 
-    @property
-    def few(self) -> list[str]:
-        """What to say where little is learned from."""
-        n = int(self.whole.sum())
-        return [SAY("few", n=n)] if n < FEW else []
-
     def partial(
         self, columns: Sequence[str], what: str = "columns", count: str = "they count as missing"
     ) -> list[str]:
@@ -234,10 +228,12 @@ class Settings(Ordered):
             frame = frame[frame.index.isin(inputs.index)]
             rows = Rows.of(frame, table, self.sequence, self.time).knowing(inputs, self.forecast)
         frame.attrs[words.LEFT_OUT] = len(table.frame) - len(frame)
-        tables.check_sample(frame, "rows without gaps", rows.whole.sum())
+        n = rows.whole.sum()
+        tables.check_sample(frame, "rows without gaps", n)
+        few = [SAY("few", n=n)] if n < FEW else []
         pieces = len(rows.lengths)
         cut = [SAY("cut", pieces=pieces)] if pieces > max(len({*rows.names}), 1) else []
-        return replace(rows, said=[*rows.said, *words.some_of(frame, frame), *cut])
+        return replace(rows, said=[*rows.said, *words.some_of(frame, frame), *cut, *few])
 
 
 def _changes(label: pd.Series, table: tables.Table, sequence: str) -> np.ndarray:

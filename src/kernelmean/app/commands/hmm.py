@@ -172,7 +172,7 @@ class Regimes:
         said = SAY.those(found, most=MAX_COMPONENTS, rare=names(rare), few=names(few))
         counts = SAY("parts") if self.model.chain_.marginals else SAY("no_parts")
         partial = self.rows.partial(self.settings.columns, count=counts)
-        return [*self.caught, *said, *self.rows.few, *partial]
+        return [*self.caught, *said, *partial]
 
 
 def chosen(settings: Settings, rows: Rows, orders: dict[str, Order]) -> Order | None:

@@ -114,7 +114,10 @@ class Trial:
         judged = held & whole & np.r_[False, whole[:-1]]
         if judged.sum() < SHORTEST or whole[~held].sum() < SHORTEST:
             return None
-        model = learn(settings, past, before, None if inputs is None else inputs[~held])
+        try:
+            model = learn(settings, past, before, None if inputs is None else inputs[~held])
+        except ValueError:  # too few for a season, say, of which all rows hold enough
+            return None
         forecasts = {"state space": model.predict(frame, lengths, inputs)}
         forecasts |= rivals(frame, lengths, ~held)
         lower, upper = model.predict_interval(frame, settings.level, lengths, inputs)
@@ -263,12 +266,11 @@ class Forecasts:
         counts = {"count": SAY("parts")} if used else {}
         partial = self.rows.partial(self.rows.frame.columns, **counts)
         caught = words.of_file(self.caught, self.rows.frame.index)
-        return [*caught, *said, *self.rows.few, *partial]
+        return [*caught, *said, *partial]
 
 
 def expected(model: KernelStateSpace, function: Callable, X, lengths=None) -> np.ndarray:
     """E[function(y_t) | y_1, ..., y_{t-1}] of every row, (n, ...), where y has no backbone."""
-    assert model.backbone_ is None
     rows = rows_like(model, X, lengths)
     return model.chain_.predicted(rows) @ model.emissions_.expectation(function)
 
