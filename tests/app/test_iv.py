@@ -478,6 +478,14 @@ def test_of_equal_quantiles_the_median_stays(market):
     assert "50%" in [row[0] for row in curve_table(few, "price").rows]
 
 
+def test_quantiles_are_values_of_the_column(market):
+    """Of a treatment that half of the rows have the median was 0.5."""
+    half = market.assign(price=(market.price > market.price.median()).astype(float))
+    told = [float(row[1]) for row in curve_table(fitted(half, **HALVES), "price").rows]
+    assert len(half) % 2 == 0
+    assert set(told) == {0.0, 1.0}
+
+
 def test_help_shows_brackets_and_every_kernel(run):
     said = " ".join(run("iv", "--help").stdout.replace("│", " ").split())
     assert "C(c2) + [np.log(x) ~ z1 + z2]'" in said

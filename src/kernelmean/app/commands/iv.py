@@ -540,7 +540,7 @@ def first_stage_figure(a: Analysis, column: str) -> Figure:
 
 def curve_table(a: Analysis, column: str) -> Grid:
     """The curve at a few quantiles of the column."""
-    at = words.distinct(a.frame[column].quantile(list(LEVELS)), 0.5)
+    at = words.distinct(a.frame[column].quantile(list(LEVELS), "lower"), 0.5)
     table = a.partial(column, at.to_numpy())
     header = ["Quantile", column, "Structural", "From", "To"]
     if a.plain is not None:
