@@ -9,7 +9,13 @@ from scipy.stats import norm
 
 import kernelmean as km
 from kernelmean.chains import emission, markov
-from kernelmean.chains.emission import EmissionsByState, Guard, own_widths
+from kernelmean.chains.emission import (
+    EmissionsByState,
+    Guard,
+    no_finer,
+    own_widths,
+    spreads_of,
+)
 from kernelmean.chains.rows import rows_like
 from kernelmean.hmm import learn
 
@@ -107,3 +113,29 @@ def test_guards_together_are_the_guard_of_all():
     whole, together = Guard.of(X, weights, X.var(axis=0), False), Guard.joined(parts)
     assert_allclose(together.log_density(X), whole.log_density(X), atol=1e-12)
     assert_allclose(together.counts, whole.counts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [1.0, 0.01])
+def test_values_in_steps_make_no_state_of_one_value(step):
+    """Counts of .4 and 3 on average: a law of noughts alone, as narrow as they, would be likely."""
+    rng = np.random.default_rng(615100)
+    chain = markov.Chain(np.full(2, 0.5), np.array([[0.9, 0.1], [0.1, 0.9]]))
+    states = markov.draw(chain, 1300, rng)
+    X = step * rng.poisson(np.array([0.4, 3.0])[states])[:, None]
+    model = km.KernelHMM(2, random_state=0).fit(X[:300])
+    assert km.comparators.matched_accuracy(states[300:], model.predict(X[300:])) > 0.9
+
+
+def test_states_are_no_narrower_than_steps():
+    rng = np.random.default_rng(0)
+    points = np.column_stack([rng.poisson(3.0, 400) * 0.1, rng.normal(size=400)])
+    narrow = no_finer(km.Gaussian((1e-3, 0.02)), points).lengthscale
+    assert_allclose(narrow, (0.04, 0.02))
+    assert no_finer(km.Gaussian(0.1), points).lengthscale == 0.1  # one of the columns has none
+    assert no_finer(km.Delta(), points) == km.Delta()
+    # the values that there may be have no more than all of the mass, but for a tenth
+    steps = np.arange(-5, 6) * 0.1
+    assert 1 < 0.1 * norm.pdf(steps, scale=narrow[0]).sum() < 1.1
+    # the least variance of a guard, a thousandth of these, is that of rounding
+    assert_allclose(1e-3 * spreads_of(points), [0.01 / 12, 1e-3 * points[:, 1].var()])

@@ -14,12 +14,12 @@ from scipy.stats import chi2, norm
 from scipy.stats import t as student
 
 from ..core import Array, Saveable, arrays
-from ..core.moments import block_rows, correlations, normal_bandwidth, row_blocks
+from ..core.moments import correlations, normal_bandwidth
 from ..core.threads import side_by_side
 from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
 from ..kernels import Delta, Kernel
-from .moments import Coordinates, for_sums
+from .moments import Coordinates, KernelSums, for_sums
 
 RANK = 2000  # landmarks of the smoothing kernel,
 LOST = 1e-4  # and the share of its trace beyond them: the guard stands in for that
@@ -27,6 +27,8 @@ CACHED = 2**17  # numbers of rows and states that are worked on together, in the
 ATOM = 0.01  # share of the rows from which on a repeated value is an atom of the law
 ROUNDING = 1e-7  # of the spread of rows: distances below are equal rows
 NARROWEST = 1e-3  # of a column's variance, the least that the guard's may be
+FINEST = 0.4  # of the steps that values are in, the least bandwidth of one state: a value in steps
+# of Δ then has a density of no more than its share over Δ, however few others its state has
 SHARES = (0.5, 0.9, 0.98)  # of a normal law in each law, one after the other
 TURNS = 3  # in which laws of t are fitted, from normal ones
 LARGE, TINY = 300.0, 1e-200  # of a log-height, and of a density: beyond, logarithms are added
@@ -55,6 +57,27 @@ def smoothing_kernel(kernel: Kernel, points) -> Kernel:
     found: Any = replace(kernel, lengthscale="median").resolve(points)  # type: ignore[type-var]
     least = ROUNDING * float(arrays.to_numpy(points).std(axis=0).max())
     return replace(found, lengthscale=max(found.lengthscale, least))
+
+
+def steps_of(points: np.ndarray) -> np.ndarray:
+    """Median distances of neighbouring values in each column: the unit of counts and of ticks."""
+    gaps = [np.diff(np.unique(column)) for column in points.T]
+    real = [gap[gap > ROUNDING * column.std()] for gap, column in zip(gaps, points.T, strict=True)]
+    return np.array([np.median(gap) if len(gap) else 0.0 for gap in real])
+
+
+def spreads_of(points: np.ndarray) -> np.ndarray:
+    """Variances of columns, so large that the least of a guard is that of rounding."""
+    return np.maximum(points.var(axis=0), steps_of(points) ** 2 / (12 * NARROWEST))
+
+
+def no_finer(kernel: Any, points: np.ndarray) -> Kernel:
+    """The kernel, at least as wide as the steps that values are in, if it has a lengthscale."""
+    if (width := getattr(kernel, "lengthscale", None)) is None:
+        return kernel
+    each = FINEST * steps_of(points)
+    widths = np.maximum(width, each if np.ndim(width) else each.min())
+    return replace(kernel, lengthscale=one_or_each(np.atleast_1d(widths)))
 
 
 def one_or_each(widths: np.ndarray) -> float | tuple[float, ...]:
@@ -353,8 +376,7 @@ class Shrunken:
 
     def __call__(self, points: np.ndarray, weights: np.ndarray, spread, discrete: bool) -> Guard:
         guard = Guard.of(points, weights, spread, discrete)
-        varies = bool((guard.variances > 0).all())
-        if discrete or not varies:
+        if discrete or not (guard.variances > 0).all():
             return guard
         found = replace(guard, whitening=whitenings(guard, points, weights))
         for _ in range(TURNS) if self.degrees else ():
@@ -417,7 +439,7 @@ class Smoothing:
         if len(count) == len(rows):  # in the order of the rows, so that nothing is looked up
             self.points, self.row = rows, slice(None)
         self.atom = count >= max(ATOM * len(rows), 2) if not self.discrete else count > 0
-        self._spread = self.points.var(axis=0)
+        self._spread = spreads_of(self.points)
         self.coordinates = for_sums(arrays.like(self.points, points), kernel, RANK, LOST)
 
     def guarded(self, rule: GuardRule) -> Smoothing:
@@ -463,15 +485,13 @@ class Smoothing:
     def marginals(self, gamma: np.ndarray) -> Marginals:
         """What says log f_k of some columns of other rows."""
         weights = self._gathered(gamma)
-        guard, given = self._guard(weights), arrays.like(weights, self.coordinates.points)
+        guard = self._guard(weights)
 
         def of_some(columns: list[int], points: Array) -> np.ndarray:
             kernel = self.kernel.on(columns, self.points.shape[1])
             if points.shape[0] <= RANK:  # fewer than landmarks might be
-                rows = arrays.take(self.coordinates.points, columns, axis=1)
-                blocks = row_blocks(points, rows=block_rows(rows.shape[0]))
-                parts = [kernel.gram_of(some, rows) @ given for (some,) in blocks]
-                part = arrays.namespace(points).concat(parts)
+                sums = KernelSums(kernel, arrays.take(self.coordinates.points, columns, axis=1))
+                part = Coordinates(sums, points, None).project(weights)  # type: ignore
             else:
                 coordinates = self._on(tuple(columns), kernel)
                 part = coordinates.features.times(points, coordinates.gather(weights))
@@ -536,7 +556,8 @@ def smoothing_of(points, kernel: Kernel, widths: Sequence[float] | None) -> AnyS
     """Of rows, at one bandwidth, or at such multiples of it by state."""
     if widths is None:
         return Smoothing(points, kernel)
-    return SmoothingByState(kernel, tuple(Smoothing(points, kernel.scaled(w)) for w in widths))
+    each = [no_finer(kernel.scaled(w), arrays.to_numpy(points)) for w in widths]
+    return SmoothingByState(kernel, tuple(Smoothing(points, one) for one in each))
 
 
 def own_widths(points: np.ndarray, weights: np.ndarray) -> tuple[float, ...]:
@@ -545,7 +566,7 @@ def own_widths(points: np.ndarray, weights: np.ndarray) -> tuple[float, ...]:
     From rows and the weights (n, K) of the states in them: s_k N_k^{−1/(d+4)}, s_k the geometric
     mean of the columns' standard deviations; no column counts as constant in one state only.
     """
-    guard = Guard.of(points, weights, points.var(axis=0), False)
+    guard = Guard.of(points, weights, spreads_of(points), False)
     varies = (guard.variances > 0).all(axis=0)
     size = np.log(guard.variances[:, varies]).mean(axis=1) / 2
     size = size - np.log(np.maximum(guard.counts, 1.0)) / (points.shape[1] + 4)

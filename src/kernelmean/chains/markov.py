@@ -75,14 +75,7 @@ def _same_row(a, b) -> np.ndarray:
     return np.max(np.abs(a - b), axis=1) <= NEAR * np.max(np.abs(b), axis=1)
 
 
-def sweep(
-    step: Callable,
-    inputs,
-    first,
-    sequences,
-    *,
-    same: Callable = _same_row,
-) -> np.ndarray:
+def sweep(step: Callable, inputs, first, sequences, *, same: Callable = _same_row) -> np.ndarray:
     """s_t = step(s_{t-1}, u_t) for all rows t, with s_{t-1} = `first` where a sequence begins.
 
     The rows are cut into about √n blocks, which are run side by side, each from the guess that

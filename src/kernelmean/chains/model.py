@@ -112,8 +112,7 @@ class FittedChain:
     @property
     def marginals(self) -> bool:
         """Whether the laws of some of the columns are known."""
-        guard = self.laws.guard
-        return self.variates is None and not guard.n_values
+        return self.variates is None and not self.laws.guard.n_values
 
     def marginal(self, columns: list[int]) -> Laws:
         """Densities of some columns."""

@@ -148,8 +148,7 @@ def as_observation(x, points: Array, names=None) -> tuple[Array, np.ndarray]:
     """One observation as a row, (1, d), and whether it is there; `points` are of training."""
     checks.check_order(checks.as_row(x), names, "x", "the training data")
     x = checks.as_floats(x, "x")
-    if x.ndim == 0:
-        x = x[None]
+    x = x[None] if x.ndim == 0 else x
     if x.ndim != 1:
         raise ValueError(f"x has shape {tuple(x.shape)}; one observation, (d,), is needed")
     return observed_like(x[None, :], "x", points)

@@ -305,9 +305,8 @@ class KernelHMM(ChainEstimator):
         inputs : array or DataFrame of shape (n, p)
             As in `fit`.
         """
-        return self.chain_.chain.into(
-            inputs_like(self, inputs, 0 if inputs is None else len(inputs))
-        )
+        n = 0 if inputs is None else len(inputs)
+        return self.chain_.chain.into(inputs_like(self, inputs, n))
 
     @property
     def slopes_(self) -> np.ndarray:

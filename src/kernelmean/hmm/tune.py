@@ -86,5 +86,4 @@ def by_likelihood(plan, draft, spectrum: Spectrum) -> Order:
     scores = {K: float(values.mean()) for K, values in told.items()}
     errors = {K: mean_and_error(off)[1] for K, off in loss.items()}
     enough = min(K for K in loss if loss[K].mean() <= SLACK * errors[K])
-    found = spectrum.singular_values
-    return Order(enough, "likelihood", found, scores=scores, errors=errors)
+    return Order(enough, "likelihood", spectrum.singular_values, scores=scores, errors=errors)
