@@ -107,7 +107,7 @@ class KernelHMM(ChainEstimator):
     converged_ : bool
     bandwidth_ : float, tuple or None
         Of the emission densities; their geometric mean where rows held out gain by one for each
-        state (`laws_.widths`).
+        state (`laws_.widths`; none of these is less than .4 of the steps that values are in).
     reg_ : float or None
         λ as used; None where densities filter.
     kernel_, features_ : as used
