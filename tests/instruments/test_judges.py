@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -467,3 +468,20 @@ def test_a_slope_far_above_the_noise_is_not_held():
     assert abs(slope.value - 2) < 0.003
     assert slope.low < 2 < slope.high
     assert model.specification_p_ > 0.05
+
+
+@pytest.mark.slow
+def test_a_line_beside_a_linear_control_has_no_cube_of_it():
+    """Evidence was half a unit for a cube, which had 22 times the error of 2SLS where few rows are."""
+    rng = np.random.default_rng(628106)
+    z, c, e = rng.normal(size=200), rng.normal(size=(200, 1)), rng.normal(size=200)
+    x = 0.8 * z + 0.3 * c[:, 0] + 0.5 * e
+    y = x + 0.5 * c[:, 0] + 0.6 * e + 0.4 * rng.normal(size=200)
+    model = km.KernelIV().fit(x[:, None], y, z[:, None], c)
+    far = np.array([[-2.5, -2.5], [2.5, 2.5]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", km.NumericalWarning)
+        slopes = np.diff(model.predict(far)) / 5.0
+    assert slopes == pytest.approx([1.5], abs=0.15)
+    bent = km.KernelIV().fit(x[:, None], y + c[:, 0] ** 2, z[:, None], c)
+    assert bent.predict(x[:, None], c) == pytest.approx(x + 0.5 * c[:, 0] + c[:, 0] ** 2, abs=0.6)

@@ -13,7 +13,8 @@
   does not, it is not worse than the causal loss.
 
 The evidence of d > 1 scales that were searched is less 3(d − 1): on straight truths the search
-alone takes it up by about 2d, however many the rows.
+alone takes it up by about 2d, however many the rows. So is that of a line beside powers of
+exogenous columns up to the d-th: a cube that chance prefers by less is far off where rows are few.
 
 So: of all whose causal loss is at most twice the least those within three units of the best
 evidence are admissible, or within twelve where there is a straight line to stand in for them; of
@@ -43,7 +44,7 @@ BEHIND = 3.0  # units of log evidence
 TEMPER = 4.0  # what evidence is divided by beside a line, for it overstates
 DOUBT, SURE = 0.3, 3.3  # digits of a p-value that object to a line, and that refuse it
 REFUSED = 1e-5  # p-value of a line below which it goes, whatever the controlled loss
-OPTIMISM = 3.0  # units of log evidence that a scale beyond the first gains by being searched
+OPTIMISM = 3.0  # units of log evidence that a scale, or power, beyond the first gains by chance
 
 
 @dataclass(frozen=True)

@@ -259,8 +259,10 @@ class Plan:
         moved = equations.concentration if self.split != "samples" else np.inf
         x, kernel = self.sides[0], not draft.bare
         given = x.reg if kernel else 1.0
-        searched = np.isfinite(draft.scales[0]).sum() if x.tuned and kernel else 1
         polynomial, own_x = draft.bases[0].polynomial, range(len(self.roles.x))
+        searched = np.isfinite(draft.scales[0]).sum() if x.tuned and kernel else 1
+        if draft.bare and draft.straight(len(own_x)):  # powers of exogenous columns
+            searched = draft.trend or 1
         alone = draft.bare or {*polynomial.bent} & {*polynomial.lines}
         for trend in (draft.trend,) if alone else self.trends:
             less = draft.with_trend(trend)
