@@ -472,7 +472,7 @@ def test_a_slope_far_above_the_noise_is_not_held():
 
 @pytest.mark.slow
 def test_a_line_beside_a_linear_control_has_no_cube_of_it():
-    """Evidence was half a unit for a cube, which had 22 times the error of 2SLS where few rows are."""
+    """Evidence was half a unit for a cube, whose error was 22 times that of 2SLS."""
     rng = np.random.default_rng(628106)
     z, c, e = rng.normal(size=200), rng.normal(size=(200, 1)), rng.normal(size=200)
     x = 0.8 * z + 0.3 * c[:, 0] + 0.5 * e

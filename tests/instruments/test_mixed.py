@@ -168,6 +168,7 @@ def test_products_are_no_worse_than_two_stage_least_squares_in_these(h):
     assert sum(own) < 1.2 * sum(theirs)
     assert model.basis_x_.polynomial.mixed == (0,)
     assert "with products of x0" in str(model.summary())
+    assert model.fit_.differs_along == ["c0"]
 
 
 @pytest.mark.slow

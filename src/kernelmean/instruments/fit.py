@@ -11,7 +11,7 @@ from ..core import Array, Saveable, arrays
 from ..features.base import FeatureMap
 from ..kernels import Linear
 from ..regression.support import Support
-from .basis import Basis, Polynomial
+from .basis import Basis, Polynomial, columns_of
 from .choice import StructuralDraft
 from .clusters import Clusters
 from .columns import Roles
@@ -54,7 +54,9 @@ class StructuralFit(Saveable):
     @property
     def differs_along(self) -> list[str]:
         """Exogenous columns that slopes along the endogenous ones go with."""
-        columns = dict.fromkeys(j for _, j in self.basis.polynomial.crossed)
+        products = [c for c in map(columns_of, self.basis.polynomial.terms) if len(c) > 1]
+        own = range(len(self.roles.x))
+        columns = dict.fromkeys(j for some in products for j in sorted(some - {*own}))
         return [self.roles.regressors[j] for j in columns]
 
     def __call__(self, points) -> Array:
