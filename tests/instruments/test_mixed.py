@@ -169,6 +169,10 @@ def test_products_are_no_worse_than_two_stage_least_squares_in_these(h):
     assert model.basis_x_.polynomial.mixed == (0,)
     assert "with products of x0" in str(model.summary())
     assert model.fit_.differs_along == ["c0"]
+    band = model.predict_interval(rows[0], rows[3])
+    true = h(rows[0][:, 0], rows[3][:, 0])
+    assert np.mean((band.lower <= true) & (true <= band.upper)) > 0.95
+    assert np.median(band.upper - band.lower) < 1.2 * true.std()  # 4 by kernels that are refuted
 
 
 @pytest.mark.slow

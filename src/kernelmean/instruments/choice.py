@@ -161,6 +161,8 @@ class Choice:
         Whether something that bends along the endogenous columns may be true.
     two : bool
         Whether the endogenous columns have two values each.
+    sure : bool
+        Whether products are taken, all the way: they are judged beside all else that bends.
     gain : pair of float, optional
         Share by which projected squared errors on rows left out are below those of a line, and its
         standard error: two-stage least squares, or a line that the same stage 1 predicts, if these
@@ -219,6 +221,10 @@ class Choice:
         if self.bent < 1.0:
             self.plain = other.draft, other.regs[j] / other.stage.size
             taken = self.bent * taken + (1.0 - self.bent) * values[:, plain]
+        self.sure = bool(one.draft.bases[0].polynomial.mixed) and self.bent >= 1.0
+        if self.sure:  # kernels that are far less likely say nothing of it
+            weights = judged.weights() * ~straight
+            weights /= weights.sum() or 1.0
         self.apart = (values - taken[:, None]) * weights**0.5
         if lines:  # the first is one along every column
             rivals = [judged.projected[lines[0]]]
@@ -239,7 +245,8 @@ class Choice:
         otherwise 1½D. A line stands where no judge objects, though what bends may be as likely: its
         slope is safe, its band is not, and has 10D, `beside` curves of exogenous columns, too. In
         averages of slopes most of the bias is gone: V + ¼D about a line, 2V + ¼D about what bends.
-        Of endogenous columns of two values a line is all there is, and its band has 3D.
+        Of endogenous columns of two values a line is all there is, and its band has 3D. Products
+        that are `sure` have 1½D.
         """
         Phi = fit.basis.numbers(self.points)
         second = Phi.T @ Phi
@@ -252,6 +259,8 @@ class Choice:
         whole, (noise, apart), mean = WIDER[kind]
         if self.two:
             apart = min(apart, TWO)
+        if self.sure:
+            apart = min(apart, whole[1])
         covariance, band, mean = (
             arrays.like(v * V + d * D, fit.coef) for v, d in (whole, (noise, apart), mean)
         )
