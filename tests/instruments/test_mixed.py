@@ -14,7 +14,7 @@ import kernelmean as km
 from kernelmean.features.base import Bare
 from kernelmean.instruments import second_stage
 from kernelmean.instruments.basis import Basis, Polynomial, columns_of, joint
-from kernelmean.instruments.bend import Plane, chance_of_plane, chance_of_squares
+from kernelmean.instruments.bend import Plane, chance_of_plane, chance_of_products
 from kernelmean.instruments.first_stage import embed
 from kernelmean.instruments.groups import Group, Part
 
@@ -102,6 +102,9 @@ def test_what_another_h_leaves_is_the_noise_of_the_test():
     found = chance_of_plane(plane, r[:, None], y, np.array([1e-15]), noise)
     assert found == pytest.approx(p, rel=1e-6)
     assert found < chance_of_plane(plane, r[:, None], y, np.array([1e-15]))  # a bend is noise there
+    told = plane, r[:, None], y, noise
+    assert chance_of_products(*told, 0.3) == pytest.approx(20 * 0.3)
+    assert chance_of_products(*told, 0.0) == pytest.approx(20 * p, rel=1e-6)
 
 
 @pytest.mark.slow
@@ -125,7 +128,7 @@ def test_lines_are_contradicted_no_more_often_than_said():
         rest = np.delete(np.arange(bases[0].trends), bends)
         plane = Plane.of(own.Phi[:, rest], own.M[:, rest])
         told = plane, own.M[:, bends], own.y
-        p = (chance_of_squares(*told, loss.errors([1.0])[1][0]) / 50) ** 0.5
+        p = chance_of_products(*told, loss.errors([1.0])[1][0], 0.0) / 20
         seen.append(p < 0.05)
     assert np.mean(seen) <= 0.08
 

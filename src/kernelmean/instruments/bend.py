@@ -18,6 +18,8 @@ from scipy.stats import chi2
 from .basis import trend_penalty
 
 SQUARES = 50.0  # times the squared p-value of squares counts as that of curves
+PRODUCTS = 20.0  # times that of products does
+FREE = np.array([np.finfo(float).eps])  # ξ of what has no prior
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Plane:
         return Plane(X, T, np.append(self.held, held))
 
 
-def chance_of_squares(plane: Plane, R: np.ndarray, y: np.ndarray, noise=None) -> float:
+def chance_of_squares(plane: Plane, R: np.ndarray, y: np.ndarray) -> float:
     """50p² of a plane beside squares of columns, or products, embedded in R; 1 without these.
 
     It is a test in one direction a column, where few rows show a parabola, and as often small by
@@ -50,8 +52,16 @@ def chance_of_squares(plane: Plane, R: np.ndarray, y: np.ndarray, noise=None) ->
     """
     if not R.shape[1]:
         return 1.0
-    free = np.array([np.finfo(float).eps])  # ξ of what has no prior
-    return SQUARES * chance_of_plane(plane, R, y, free, noise) ** 2
+    return SQUARES * chance_of_plane(plane, R, y, FREE) ** 2
+
+
+def chance_of_products(plane: Plane, R: np.ndarray, y: np.ndarray, noise, wald: float) -> float:
+    """20p of a plane beside powers and products that leave this noise; p is not below Wald's.
+
+    Their directions are many, and tails long: by either test alone lines were refused at p < .001.
+    Where products are there p is far smaller.
+    """
+    return PRODUCTS * max(chance_of_plane(plane, R, y, FREE, noise), wald)
 
 
 def chance_of_plane(

@@ -21,7 +21,7 @@ from ..kernels import on_columns
 from ..regression.lengthscales import RANK
 from ..regression.support import Support
 from .basis import Basis, Polynomial, columns_of, joint
-from .bend import SQUARES, Plane, chance_of_plane, chance_of_squares
+from .bend import SQUARES, Plane, chance_of_plane, chance_of_products, chance_of_squares
 from .choice import SIZE_DECADES, Choice, Pair, StructuralDraft, Tried, line_of
 from .clusters import joined, share_of
 from .columns import Roles
@@ -276,13 +276,15 @@ class Plan:
                 bends = polynomial.bends(own_x)
                 rest = np.delete(np.arange(keep), bends)
                 plane = Plane.of(own.Phi[:, rest], own.M[:, rest]).beside(aside)
-                noise = arrays.to_numpy(loss.errors(regs)[1][0]) if polynomial.mixed else None
-                chance = chance_of_squares(plane, own.M[:, bends], own.y, noise)
-                if polynomial.mixed:  # of many columns: the controlled loss is asked, too
-                    chance = max(chance, REFUSED)
+                told = plane, own.M[:, bends], own.y
+                wald = stage.wald(bends, own.y - own.Phi @ arrays.to_numpy(stage.start))
+                if polynomial.mixed:  # the controlled loss is asked however small it is
+                    noise = arrays.to_numpy(loss.errors(regs)[1][0])
+                    chance = max(chance_of_products(*told, noise, wald), REFUSED)
+                else:
+                    chance = chance_of_squares(*told)
                 if draft.crossed:
-                    e = own.y - own.Phi @ arrays.to_numpy(stage.start)
-                    chance = max(chance, SQUARES * stage.wald(bends, e) ** 2)
+                    chance = max(chance, SQUARES * wald**2)
             elif trend:  # whatever ξ is given
                 plane = Plane.of(own.Phi[:, :keep], own.M[:, :keep]).beside(aside)
                 first = less.bases[0].first
