@@ -322,6 +322,7 @@ def test_strong_instruments_need_no_constant():
         (False, True, True, False, (5.0, 0.25), (5.0, 10.0), (2.0, 0.25)),
         (False, False, False, False, (1.0, 1.5), (1.0, 1.5), (1.0, 1.5)),
         (True, True, True, True, (1.0, 1.5), (1.0, 3.0), (1.0, 0.25)),
+        (True, False, True, False, (1.0, 1.5), (1.0, 1.5), (1.0, 0.25)),  # products
         (False, True, True, True, (5.0, 0.25), (5.0, 3.0), (2.0, 0.25)),
     ],
 )
@@ -345,7 +346,7 @@ def test_a_band_is_of_noise_and_of_the_candidates_about_what_is_taken(
         )
         D += weight * np.outer(off, off)
     assert_allclose(apart @ apart.T, D, atol=1e-8)
-    known = {"gain": None, "refused": 1.0, "free": True, "two": two}
+    known = {"gain": None, "refused": 1.0, "free": True, "two": two, "sure": bare and not line}
     choice = SimpleNamespace(points=oracle.X, apart=apart, **known)
     known = {"roles": SimpleNamespace(x=["x"]), "covariance": np.eye(width)}
     fit = SimpleNamespace(basis=basis, draft=draft, coef=coef, **known)

@@ -365,7 +365,7 @@ def test_progress_says_what_the_states_are_of(monkeypatch):
     monkeypatch.setattr("kernelmean.chains.em.track", noted)
     X = np.random.default_rng(3).normal(size=(80, 1)).cumsum(axis=0)
     km.KernelStateSpace(n_latent=1, random_state=0).fit(X)
-    said = [task for task in said if "(n_latent=1)" in task]
+    said = [task for task in said if "dimension 1" in task]
     assert len(said) == 2
     assert "of the series" in said[0]
     assert "beside the backbone" in said[1]

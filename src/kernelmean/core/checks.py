@@ -23,8 +23,9 @@ Array = Any  # an array of any library that speaks the array API
 
 LARGEST = 1e40  # beyond this, products of second moments overflow
 SMALLEST = 1e-40  # of differences: the squares of those below vanish
-# of files whose frames are not the caller's: a context that decorates is entered in contextlib
-_INSIDE = (str(Path(__file__).parents[1]) + os.sep, contextlib.__file__)
+# of files whose frames are not the caller's: contexts that decorate are entered in those
+_CONTEXTS = contextlib.__file__, np.errstate.__call__.__code__.co_filename
+_INSIDE = (str(Path(__file__).parents[1]) + os.sep, *_CONTEXTS)
 
 
 class NumericalWarning(UserWarning):

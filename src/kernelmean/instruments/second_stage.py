@@ -89,6 +89,8 @@ class SecondStage:
 
         Where instruments hardly move these columns it is large, whatever a test without them says.
         """
+        if not e.any():
+            return 1.0
         b, V = arrays.to_numpy(self.start), arrays.to_numpy(self.inverse) * np.mean(e**2) / self.m
         own = b[columns] @ np.linalg.solve(V[np.ix_(columns, columns)], b[columns])
         return float(chi2.sf(own, len(columns)))
