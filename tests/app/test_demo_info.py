@@ -44,7 +44,7 @@ def test_demo_on_real_data(demo_run):
     strength = re.search(told, re.sub("<[^>]*>", " ", page), re.DOTALL)
     assert strength is not None
     assert float(strength[1]) == pytest.approx(9.65, abs=0.1)  # robust, age in a straight line
-    assert float(strength[2]) == pytest.approx(10.52, abs=0.1)  # of least squares with age squared
+    assert float(strength[2]) == pytest.approx(9.95, abs=0.1)  # not robust: age squared is no surer
 
 
 @pytest.mark.slow
