@@ -128,6 +128,11 @@ class Polynomial(Saveable):
         pairs = [[*map(terms.index, term)] for term in terms if term and term[0] in terms]
         return np.array(pairs, int).reshape(-1, 2).T
 
+    def varied(self, columns: Sequence[int]) -> list[int]:
+        """Those of the columns that have more than two values."""
+        two = {j for j, values in self.few if len(values) < 3}
+        return [j for j in columns if j not in two]
+
     def bends(self, columns: Sequence[int]) -> list[int]:
         """Numbers of the last column's products; else of squares of columns of many values.
 
@@ -140,7 +145,7 @@ class Polynomial(Saveable):
             last, terms, (_, others) = self.crossed[-1][1], self.terms, self.products
             numbers = range(len(terms) - len(others), len(terms))
             return [k for k, j in zip(numbers, others, strict=True) if terms[j][0] == last]
-        squares = [(j, 2) for j in columns if len(dict(self.few).get(j, "many")) > 2]
+        squares = [(j, 2) for j in self.varied(columns)]
         return [k for k, term in enumerate(self.terms) if term in squares and self.powers == 3]
 
     @property

@@ -66,6 +66,11 @@ class StructuralDraft(Saveable):
         """Whether slopes of endogenous columns go with exogenous ones, in products."""
         return bool(self.bases[0].polynomial.crossed)
 
+    @property
+    def mixed(self) -> bool:
+        """Whether powers of endogenous columns stand in products with those of others."""
+        return bool(self.bases[0].polynomial.mixed)
+
     def straight(self, columns: int) -> bool:
         """Whether h is a line along each of the first so many columns."""
         plane = self.bare and self.trend == 1
@@ -215,13 +220,13 @@ class Choice:
         if plain is not None and best != plain:
             other, j = owner[plain]
             carried = float(rows_of(one.at(X, i) - other.at(X, j))) / (FEW * len(X))
-            if one.draft.bases[0].polynomial.mixed and doubt(one.chance) >= 1.0:
+            if one.draft.mixed and doubt(one.chance) >= 1.0:
                 carried = 1.0  # products have long tails, and their test knows them
             self.bent = min(self.bent * min(carried, 1.0), 1.0)
         if self.bent < 1.0:
             self.plain = other.draft, other.regs[j] / other.stage.size
             taken = self.bent * taken + (1.0 - self.bent) * values[:, plain]
-        self.sure = bool(one.draft.bases[0].polynomial.mixed) and self.bent >= 1.0
+        self.sure = one.draft.mixed and self.bent >= 1.0
         if self.sure:  # kernels that are far less likely say nothing of it
             weights = judged.weights() * ~straight
             weights /= weights.sum() or 1.0

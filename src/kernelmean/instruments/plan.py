@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -30,7 +31,16 @@ from .fit import StructuralFit
 from .groups import Group, Part, together
 from .judges import REFUSED, doubt
 from .search import ROWS, Side, seek_scales
-from .second_stage import XI, Equations, moment_test, noise_of, regress, residual_sums, see_through
+from .second_stage import (
+    XI,
+    CausalLeaveOneOut,
+    Equations,
+    moment_test,
+    noise_of,
+    regress,
+    residual_sums,
+    see_through,
+)
 
 FINE = Nystroem(tol=1e-8, max_rank=600)  # where lengthscales are tuned: more changed no curve
 MISSED = 1e-3  # of the trace, of which is told
@@ -66,7 +76,7 @@ class Plan:
         drafts, own = side_by_side(lambda make: make(), makers, worth=0), len(self.roles.x)
         if len(makers) == len(self.trends) == 1:
             return self.finish(drafts[0], parts)
-        seen = {draft.says: draft for draft in reversed(drafts)}
+        seen = {draft.says: draft for draft in reversed(drafts)}  # the first of each
         drafts = list(reversed(seen.values()))
         tried: list[Tried] = []
 
@@ -273,18 +283,7 @@ class Plan:
             regs = every if given is None else np.array([given])
             judged = loss.judged(regs, draft.bare, searched)
             if draft.bare:
-                bends = polynomial.bends(own_x)
-                rest = np.delete(np.arange(keep), bends)
-                plane = Plane.of(own.Phi[:, rest], own.M[:, rest]).beside(aside)
-                told = plane, own.M[:, bends], own.y
-                wald = stage.wald(bends, own.y - own.Phi @ arrays.to_numpy(stage.start))
-                if polynomial.mixed:  # the controlled loss is asked however small it is
-                    noise = arrays.to_numpy(loss.errors(regs)[1][0])
-                    chance = max(chance_of_products(*told, noise, wald), REFUSED)
-                else:
-                    chance = chance_of_squares(*told)
-                if draft.crossed:
-                    chance = max(chance, SQUARES * wald**2)
+                chance = chance_of_line(draft, own_x, own, loss, aside)
             elif trend:  # whatever ξ is given
                 plane = Plane.of(own.Phi[:, :keep], own.M[:, :keep]).beside(aside)
                 first = less.bases[0].first
@@ -365,9 +364,7 @@ class Plan:
             replace(
                 side.plain.with_lines(some),
                 crossed=tuple((i, len(first) + k) for k in crossed for i in first),
-                mixed=tuple(
-                    j for j in first if mixed and len(dict(side.plain.few).get(j, "many")) > 2
-                ),
+                mixed=tuple(side.plain.varied(first)) if mixed else (),
             )
             for side, some, first in zip(self.sides, lines, self.own, strict=True)
         ]
@@ -507,6 +504,23 @@ class Plan:
         """What was asked for, or something else where lengthscales were tuned."""
         fine = self.features is None and tuned
         return clone(otherwise) if fine else as_feature_map(self.features)
+
+
+def chance_of_line(
+    draft: StructuralDraft, columns: range, own: Equations, loss: CausalLeaveOneOut, aside: Any
+) -> float:
+    """p-value of a line along some columns, by all else that least squares has along these."""
+    bends = draft.bases[0].polynomial.bends(columns)
+    rest = np.delete(np.arange(own.Phi.shape[1]), bends)
+    plane = Plane.of(own.Phi[:, rest], own.M[:, rest]).beside(aside)
+    told = plane, own.M[:, bends], own.y
+    if not (draft.crossed or draft.mixed):
+        return chance_of_squares(*told)
+    wald = loss.stage.wald(bends, own.y - own.Phi @ arrays.to_numpy(loss.stage.start))
+    if draft.crossed:
+        return max(chance_of_squares(*told), SQUARES * wald**2)
+    noise = arrays.to_numpy(loss.errors([1.0])[1][0])  # least squares knows no ξ
+    return max(chance_of_products(*told, noise, wald), REFUSED)  # the controlled loss is asked
 
 
 def along(points: np.ndarray, column: int, values: Sequence[float]) -> np.ndarray:
