@@ -15,6 +15,7 @@ from .truncation import Box, Draws, draw_inside
 
 PRIOR = 10_000  # draws that its normal scores are learned from
 DRAWS = 2000  # that show where a posterior lies
+MOST_FAILED = 0.9  # of the runs of a simulator
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,10 @@ class Source:
         return theta
 
     def pairs(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The parameters with data (n, q) simulated from them.
+        """Those of the parameters whose runs gave numbers, with data (n, q) simulated from them.
 
-        One generator per chunk, so that the answer is the same for any n_jobs.
+        p(θ | x) of a run that gave numbers is as it is among these. One generator per chunk, so
+        that the answer is the same for any n_jobs.
         """
         batched = self.batch_size is not None
         chunk = checks.check_count(self.batch_size, "batch_size") if batched else 100
@@ -55,19 +57,25 @@ class Source:
                 "every call must return as many"
             )
         data = np.stack(rows)
-        failed = np.flatnonzero(~np.isfinite(data).all(axis=1))
-        if len(failed):
+        ran = np.isfinite(data).all(axis=1)
+        failed = f"simulator(theta, rng) returned NaN or inf for {np.sum(~ran)} of {len(data)}"
+        if len(data) - ran.sum() > MOST_FAILED * len(data):
             raise ValueError(
-                f"simulator(theta, rng) returned NaN or inf for {len(failed)} of {len(data)} "
-                f"parameters, first for {theta[failed[0]].tolist()}; numbers are needed: a run "
-                "that fails can return some and say so in one more"
+                f"{failed} parameters, first for {theta[~ran][0].tolist()}; numbers for one in "
+                f"{1 / (1 - MOST_FAILED):.0f} or more are needed"
             )
+        if not ran.all():
+            checks.warn_numerical(f"{failed} parameters, which are left out")
+        theta, data = theta[ran], data[ran]
         return theta, checks.as_points(data, "simulator(theta, rng)")
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """Parameters (n, p) and data (n, q) of a prior, inside a multiple of a box after a round."""
+    """Parameters (n, p) and data (n, q) of a prior, inside a multiple of a box after a round.
+
+    `whole` says that no run failed: those of which p(x | θ) may be learned.
+    """
 
     source: Source
     theta: np.ndarray
@@ -75,6 +83,13 @@ class Simulated:
     prior: Any = None  # its `NormalScores`, where there are rounds or ways
     box: Box | None = None
     larger: float = 1.0
+    whole: bool = True
+
+    @classmethod
+    def by(cls, source: Source, n: int) -> Simulated:
+        """Of n parameters of the prior."""
+        theta, data = source.pairs(source.parameters(n))
+        return cls(source, theta, data, whole=len(theta) == n)
 
     def scored(self) -> Simulated:
         """With the normal scores of the prior."""
@@ -92,10 +107,11 @@ class Simulated:
         drawn = arrays.to_numpy(law.sample(DRAWS, self.source.rng, law.bandwidth))
         box = Box.around(self.prior, drawn.reshape(DRAWS, -1))
         fresh, larger = draw_inside(self.source.parameters, box, n)
-        kept = box.stretch(self.theta) <= larger
-        pairs = zip((self.theta, self.data), self.source.pairs(fresh), strict=True)
+        kept, ran = box.stretch(self.theta) <= larger, self.source.pairs(fresh)
+        pairs = zip((self.theta, self.data), ran, strict=True)
         theta, data = (np.concatenate([old[kept], new]) for old, new in pairs)
-        return replace(self, theta=theta, data=data, box=box, larger=larger)
+        whole = self.whole and len(ran[0]) == n
+        return replace(self, theta=theta, data=data, box=box, larger=larger, whole=whole)
 
 
 def _run(simulator: Callable, theta: np.ndarray, rng, batched: bool) -> Sequence[np.ndarray]:

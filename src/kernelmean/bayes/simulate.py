@@ -70,7 +70,8 @@ def simulate_posterior(
         `prior_sampler(n, rng)` returns n parameters, shape (n,) or (n, p).
     simulator : callable
         `simulator(theta, rng)` returns the data (or summaries of them), shape (q,), for one
-        parameter of shape (p,); with `batch_size`, (b, q) for parameters (b, p).
+        parameter of shape (p,); with `batch_size`, (b, q) for parameters (b, p). Runs that return
+        NaN or inf are left out, with a warning; the posterior knows that what was observed ran.
     observed : array of shape (q,) or (batch, q)
         One data set gives a single embedding, rows give a batch.
     n : int
@@ -134,7 +135,7 @@ def simulate_posterior(
     rng = checks.generator(random_state)
     source = Source(prior_sampler, simulator, batch_size, n_jobs, rng, verbose)
     first, *later = map(len, np.array_split(np.arange(n), asked or (ROUNDS if open_ else 1)))
-    known = Simulated(source, *source.pairs(source.parameters(first)))
+    known = Simulated.by(source, first)
     _check_data(known.data, rows)
     if isinstance(model, ConditionalDensity):
         _check_parameters(known.theta)
@@ -172,7 +173,8 @@ def _by_model(model, rows: np.ndarray, known: Simulated) -> MeanEmbedding | Move
     model = clone(model).fit(known.data, known.theta)
     rows = Support.of(known.data).widened(REACH).nearest(rows, Gaussian())
     if isinstance(model, KernelBayes):
-        return model.posterior(rows, prior=known.source.parameters(len(known.theta)))
+        again = known.source.parameters(len(known.theta)) if known.whole else known.theta
+        return model.posterior(rows, prior=again)
     return model.at(rows)
 
 

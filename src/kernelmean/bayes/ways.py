@@ -37,8 +37,8 @@ WAYS: dict[str, Callable[[Simulated], Any]] = {
 def best(known: Simulated, row: np.ndarray, verbose: Verbose) -> tuple[Callable, Any]:
     """The way with the highest log densities of pairs left out, and what it learned of others.
 
-    Those left out are near `row`. A likelihood is tried where the data are few numbers; where they
-    are many a density, if lines do no good.
+    Those left out are near `row`. A likelihood is tried where the data are few numbers, and no run
+    failed; where they are many a density, if lines do no good.
     """
     out, rest = _left_out(known.data, row)
     theta, data = known.theta[out], known.data[out]
@@ -55,7 +55,8 @@ def best(known: Simulated, row: np.ndarray, verbose: Verbose) -> tuple[Callable,
     lines = WAYS[ADJUSTED](known)  # serves both
     lines_help = judge(ADJUSTED, lines) > judge(NEAREST, replace(lines, lines=False))
     if known.theta.shape[1] <= COLUMNS and np.ptp(known.theta, axis=0).all():
-        few, varied = known.data.shape[1] <= FEW, np.ptp(known.data, axis=0)
+        few = known.whole and known.data.shape[1] <= FEW
+        varied = np.ptp(known.data, axis=0)
         draws = known.draws() if few else Draws(known.theta[:0], 0.0)
         if len(draws.theta) >= ENOUGH and varied.all():
             judge(LIKELIHOOD, Likelihood(known.prior, draws, known.theta, known.data))
