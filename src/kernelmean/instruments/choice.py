@@ -144,6 +144,82 @@ def line_of(tried: Iterable[Tried], own: int) -> tuple[Tried, int] | None:
     return owner[judged.likeliest(np.arange(len(owner)), chance < CURVES and not differ)]
 
 
+class Candidates:
+    """Drafts that were judged, each at every ξ.
+
+    Attributes
+    ----------
+    judged : Judged
+    owner : list of (Tried, int)
+        The draft of each candidate, and the number of its ξ.
+    crossed : list of int
+        Lines along the first columns, the endogenous ones, whose slopes go with exogenous ones.
+    straight : array of bool
+        Lines of one slope.
+    squares : list of int
+        Straight ones by least squares; the first is a line along every column.
+    chances : array
+        p-values of a line by each.
+    clusters : Clusters, optional
+    """
+
+    def __init__(self, tried: list[Tried], own: int):
+        self.judged, self.clusters = Judged.together(one.judged for one in tried), tried[0].clusters
+        self.owner = [(one, i) for one in tried for i in range(len(one.regs))]
+        crossed = np.array([one.draft.crossed for one, _ in self.owner])
+        self.crossed = np.flatnonzero(crossed).tolist()
+        self.straight = np.array([one.draft.straight(own) for one, _ in self.owner]) & ~crossed
+        self.squares = np.flatnonzero(self.straight & self.judged.bare).tolist()
+        self.chances = np.array([one.chance for one, _ in self.owner])
+
+    def probable(self, some: np.ndarray) -> np.ndarray:
+        """Tempered posterior probabilities of some, and zero."""
+        weights = self.judged.weights() * some
+        return weights / (weights.sum() or 1.0)
+
+    @property
+    def least(self) -> float:
+        """p-value of a line, the least of its tests."""
+        return float(self.chances[~self.straight].min(initial=1.0))
+
+    def taken(
+        self, plain: int | None, X: np.ndarray, weak: bool, few: bool
+    ) -> tuple[int | None, int, float]:
+        """A line, what is taken beside it, and the share of the way there that it goes."""
+        if plain is None:
+            return None, self.judged.best(), 1.0
+        if weak:
+            return plain, plain, 1.0
+        if few:
+            plain, best, share = differing(plain, self.crossed, self.chances)
+        else:
+            least = self.least if self.clusters is None else max(self.least, REFUSED)
+            best, share = self.judged.beside(plain, least, ~self.straight)
+        return plain, best, min(share * self.carried(plain, best, X), 1.0)
+
+    def carried(self, plain: int, best: int, X: np.ndarray) -> float:
+        """Which share of the way from a line is carried by rows of X.
+
+        Products have long tails, and their test knows them.
+        """
+        (one, i), (other, j) = self.owner[best], self.owner[plain]
+        if best == plain or (one.draft.mixed and doubt(one.chance) >= 1.0):
+            return 1.0
+        return min(float(rows_of(one.at(X, i) - other.at(X, j))) / (FEW * len(X)), 1.0)
+
+    def gain(self, best: int, share: float) -> tuple[float, float] | None:
+        """See `Choice`: at least so much, as squares are convex."""
+        if not self.squares:
+            return None
+        (one, i), projected = self.owner[best], self.judged.projected
+        rivals = [projected[self.squares[0]]]
+        if len(one.regs) > 1 and one.draft.trend == 1:  # a line, at the largest ξ
+            rivals.append(projected[best - i + len(one.regs) - 1])
+        line = min(rivals, key=np.mean)
+        less = share * (line - projected[best]) / max(line.mean(), np.finfo(float).tiny)
+        return float(less.mean()), error_of_mean(less, self.clusters)
+
+
 class Choice:
     """What is taken, and how far apart the candidates are that it was taken from.
 
@@ -177,7 +253,6 @@ class Choice:
     """
 
     plain: tuple[StructuralDraft, float] | None = None
-    gain: tuple[float, float] | None = None
 
     def __init__(self, tried: list[Tried], X: np.ndarray, own: int, few: bool):
         """By the judges; X are rows.
@@ -187,58 +262,32 @@ class Choice:
         draft with a kernel, for no judge sees a shape then, and where they have too `few` values
         for a bend; these tell of slopes that go with exogenous columns.
         """
-        judged = Judged.together(one.judged for one in tried)
-        owner = [(one, i) for one in tried for i in range(len(one.regs))]
-        crossed = np.array([one.draft.crossed for one, _ in owner])
-        straight = np.array([one.draft.straight(own) for one, _ in owner]) & ~crossed
-        lines = np.flatnonzero(straight & judged.bare).tolist()
-        self.free = not few and not straight.all()
+        every = Candidates(tried, own)
+        self.free = not few and not every.straight.all()
         self.two = all(len(np.unique(column)) == 2 for column in X[:, :own].T)
-        curves = ~judged.bare & ~(straight & self.free)
-        curves = curves if curves.any() else ~judged.bare
-        weights = judged.weights() * curves
-        weights /= weights.sum() or 1.0
-        likeliest = owner[weights.argmax()][0]
+        kernels = ~every.judged.bare
+        curves = kernels & ~(every.straight & self.free)
+        weights = every.probable(curves if curves.any() else kernels)
+        likeliest = every.owner[weights.argmax()][0]
         weak = likeliest.moved < MOVED
-        stands = line_of([one for one in tried if one.draft.bare or not (weak and lines)], own)
-        plain = owner.index(stands) if stands else None
-        chances = np.array([one.chance for one, _ in owner])
-        least, by_rows = float(chances[~straight].min(initial=1.0)), tried[0].clusters is None
-        self.refused = least if by_rows else 1.0  # tests count rows
-        if plain is None:
-            best, self.bent = judged.best(), 1.0
-        elif weak:
-            best, self.bent = plain, 1.0
-        elif few:
-            plain, best, self.bent = differing(plain, np.flatnonzero(crossed).tolist(), chances)
-        else:
-            least = least if by_rows else max(least, REFUSED)
-            best, self.bent = judged.beside(plain, least, ~straight)
-        self.points, (one, i) = X[evenly(len(X), POINTS)], owner[best]
-        values = np.hstack([every.values(self.points) for every in tried])
-        taken = values[:, best]
-        if plain is not None and best != plain:
-            other, j = owner[plain]
-            carried = float(rows_of(one.at(X, i) - other.at(X, j))) / (FEW * len(X))
-            if one.draft.mixed and doubt(one.chance) >= 1.0:
-                carried = 1.0  # products have long tails, and their test knows them
-            self.bent = min(self.bent * min(carried, 1.0), 1.0)
-        if self.bent < 1.0:
-            self.plain = other.draft, other.regs[j] / other.stage.size
-            taken = self.bent * taken + (1.0 - self.bent) * values[:, plain]
+        stand = [one for one in tried if one.draft.bare or not (weak and every.squares)]
+        stands = line_of(stand, own)
+        number = every.owner.index(stands) if stands else None
+        plain, best, self.bent = every.taken(number, X, weak, few)
+        one, i = every.owner[best]
         self.sure = one.draft.mixed and self.bent >= 1.0
         if self.sure:  # kernels that are far less likely say nothing of it
-            weights = judged.weights() * ~straight
-            weights /= weights.sum() or 1.0
+            weights = every.probable(~every.straight)
+        self.points = X[evenly(len(X), POINTS)]
+        values = np.hstack([each.values(self.points) for each in tried])
+        taken = values[:, best]
+        if plain is not None and self.bent < 1.0:
+            other, j = every.owner[plain]
+            self.plain = other.draft, other.regs[j] / other.stage.size
+            taken = self.bent * taken + (1.0 - self.bent) * values[:, plain]
         self.apart = (values - taken[:, None]) * weights**0.5
-        if lines:  # the first is one along every column
-            rivals = [judged.projected[lines[0]]]
-            if len(one.regs) > 1 and one.draft.trend == 1:  # a line, at the largest ξ
-                rivals.append(judged.projected[best - i + len(one.regs) - 1])
-            squares = min(rivals, key=np.mean)
-            less = self.bent * (squares - judged.projected[best])  # at least: they are convex
-            less = less / max(squares.mean(), np.finfo(float).tiny)
-            self.gain = float(less.mean()), error_of_mean(less, tried[0].clusters)
+        self.gain = every.gain(best, self.bent)
+        self.refused = every.least if every.clusters is None else 1.0  # tests count rows
         draft = replace(one.draft, weak=weak and one.draft.bare)
         self.taken, self.carrier = (draft, one.regs[i] / one.stage.size), likeliest.draft
 
