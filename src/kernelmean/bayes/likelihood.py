@@ -53,11 +53,18 @@ class Likelihood:
         bound = np.empty(0)
         while len(bound) < len(self.draws.theta) and _worth(bound) < ENOUGH:
             some = self.draws.theta[len(bound) : len(bound) + BLOCK]
-            laws = self.model.at(some)
-            moved = laws if isinstance(laws, MovedLaws) else MovedLaws(laws)
-            bound = np.append(bound, moved.log_bound(row))
+            bound = np.append(bound, self._laws(some).log_bound(row))
         near = self.draws.theta[: len(bound)][_weights(bound) > LEAST]
-        return near, _weights(np.asarray(self.model.at(near).log_density(row))[:, 0])
+        return near, _weights(self._told(near, row)[:, 0])
+
+    def _laws(self, theta: np.ndarray) -> MovedLaws:
+        laws = self.model.at(theta)
+        return laws if isinstance(laws, MovedLaws) else MovedLaws(laws)
+
+    def _told(self, theta: np.ndarray, data: np.ndarray) -> np.ndarray:
+        """log p̂(x | θ) of every θ at all data, (m, k), as well as weights need it."""
+        own = np.broadcast_to(data, (len(theta), *data.shape))
+        return self._laws(theta).log_density_each(own)
 
     def score_samples(self, data: np.ndarray, theta: np.ndarray) -> np.ndarray:
         """log p(θ_i | x_i), (n,), with θ_i for one more draw: few draws know no narrow posterior.
@@ -66,8 +73,7 @@ class Likelihood:
         """
         own = np.asarray(self.model.score_samples(theta, data))
         with hushed():
-            laws = self.model.at(self.draws.theta[:JUDGE])
-            every = np.vstack([np.asarray(laws.log_density(data)), own])
+            every = np.vstack([self._told(self.draws.theta[:JUDGE], data), own])
         Z = logsumexp(every, axis=0) - np.log(len(every))
         return own + self.prior.log_density(theta) - self.draws.log_share - Z
 
