@@ -8,7 +8,8 @@ line, around a circle and in the plane, and elsewhere a mean over draws.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 import numpy as np
 from scipy.special import gammaincinv, ndtri
@@ -33,8 +34,10 @@ ROUGH = 1e-3  # a standard error that is said
 PROPOSALS = 100  # for each draw wanted, before rejection gives up
 CIRCLE_NODES = (2**10, 2**16)
 PLANE_CELLS = (2, 4, 8, 16)  # to a bandwidth; the first where a rough answer will do
+OFFSETS = (0.25, 0.75)  # of two grids, in cells
 PLANE_WORK = 2**36  # products of points, features (or members) and nodes of the second grid
 TABLE_FLOATS = 2**23  # of q of as many members as are solved for together
+CACHED_FLOATS = 2**15  # of q that are summed together
 MOST_NODES = 2**25  # of a grid in the plane
 
 Table = tuple[np.ndarray, np.ndarray]  # q of members at nodes (b, k), and their weights (k,)
@@ -130,15 +133,15 @@ def _below(tables: list[Table], c: np.ndarray, total: np.ndarray) -> np.ndarray:
 
     Less what the set has ∫ q wrong by, `total` being right, as far as the two go together.
     """
-    found, off, slopes = [], [], []
-    for q, v in tables:
-        low = np.minimum(q, c[:, None])
-        a, b, each = low @ v, q @ v, 1.0 / len(v)
-        slopes.append([(low * q) @ (v * v) - each * a * b, (q * q) @ (v * v) - each * b * b])
-        found.append(a)
-        off.append(b - total)
-    together, alone = np.mean(slopes, axis=0)
-    return np.array(found) - together / divisor(alone) * np.array(off)
+    each = np.empty((4, len(tables), len(c)))
+    for k, (q, v) in enumerate(tables):
+        for some in arrays.slices(len(q), max(1, CACHED_FLOATS // len(v))):
+            own, low = q[some], np.minimum(q[some], c[some, None])
+            a, b, squares = low @ v, own @ v, v * v
+            together = (low * own) @ squares - a * b / len(v)
+            each[:, k, some] = a, b, together, own**2 @ squares - b * b / len(v)
+    a, b, together, alone = each
+    return a - together.mean(axis=0) / divisor(alone.mean(axis=0)) * (b - total)
 
 
 def _height(tables: list[Table], total: np.ndarray) -> np.ndarray:
@@ -205,13 +208,22 @@ def _grid_nodes(m: WeightedPoints, columns: list[Kernel], cells: int) -> int:
 
 def _in_the_plane(m: WeightedPoints, columns: list[Kernel], aim: float) -> _Rule:
     """Sums over two grids half a cell apart; cells are halved for members that need it."""
-    finer = PLANE_CELLS[aim <= MASS_ERROR :]
-    sizes = [cells for cells in finer if _grid_nodes(m, columns, cells) <= MOST_NODES]
+    finer, right = PLANE_CELLS[aim <= MASS_ERROR :], cast(Any, m.factors[1])
+    nodes = {cells: _grid_nodes(m, columns, cells) for cells in finer}
+    sizes = [cells for cells in finer if nodes[cells] <= MOST_NODES]
 
-    def tables(m: WeightedPoints, cells: int) -> list[Table]:
-        return [_on_grid(m, columns, cells, offset) for offset in (0.25, 0.75)]
+    @lru_cache(maxsize=2)
+    def features(cells: int, offset: float) -> Table:
+        """Of the right factor of the weights, in place of members."""
+        return _on_grid(WeightedPoints(m.points, right.T, None, m.kernel), columns, cells, offset)
 
-    return _Rule(sizes, lambda cells: 2 * _grid_nodes(m, columns, cells), tables)
+    def tables(some: WeightedPoints, cells: int) -> list[Table]:
+        rank, left = len(m) if right is None else right.shape[1], some.factors[0]
+        if rank >= len(m) or rank * nodes[cells] > TABLE_FLOATS:
+            return [_on_grid(some, columns, cells, offset) for offset in OFFSETS]
+        return [(left @ q, v) for q, v in (features(cells, offset) for offset in OFFSETS)]
+
+    return _Rule(sizes, lambda cells: 2 * nodes[cells], tables)
 
 
 def _on_grid(m: WeightedPoints, columns: list[Kernel], cells: int, offset: float) -> Table:
