@@ -1,14 +1,14 @@
 """`simulate_posterior` beside NPE, regression-adjusted and rejection ABC on the same simulations.
 
-Designs with exact posteriors: Two Moons, the Gaussian linear model and the Gaussian mixture of
+Designs with exact posteriors: Two Moons, the Gaussian linear models and the Gaussian mixture of
 sbibm (Lueckmann et al. 2021), and θ² seen with noise; with draws by tempering from likelihoods:
-its SLCP, Bernoulli GLM (with a stimulus of our own) and Lotka-Volterra. "default" makes its n
-simulations in rounds for each observation; NPE is amortised, as installed (`pip install sbi`; a
-row that says so where it is not). A part: `PYTHONPATH=benchmarks python -c "from bench_posteriors
-import compare; compare([1000], 10, ['slcp'], ['default', 'NPE'])"`. C2ST is the accuracy, over
-folds, of sbibm's classifier in telling draws from the exact posterior (.5: it cannot); energy
-distances are of columns over their exact standard deviations. Observations are drawn from the prior
-predictive.
+its SLCP, Bernoulli GLM (with a stimulus of our own), epidemic (SIR) and Lotka-Volterra. "default"
+makes its n simulations in rounds for each observation; NPE is amortised, as installed (`pip install
+sbi`; a row that says so where it is not). A part: `PYTHONPATH=benchmarks python -c "from
+bench_posteriors import compare; compare([1000], 10, ['slcp'], ['default', 'NPE'])"`. C2ST is the
+accuracy, over folds, of sbibm's classifier in telling draws from the exact posterior (.5: it
+cannot); energy distances are of columns over their exact standard deviations. Observations are
+drawn from the prior predictive.
 
 With sbibm's own observations and reference draws, of a checkout of it: `PYTHONPATH=benchmarks
 python -c "from bench_posteriors import sbibm; sbibm('sbibm', ['two_moons'], range(1, 11), 1000)"`.
@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 from _harness import Table, arguments, measure
 from scipy.spatial.distance import cdist
+from scipy.stats import norm
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.neural_network import MLPClassifier
 
@@ -182,6 +183,49 @@ def preys_exact(x, n: int, rng) -> np.ndarray:
     return np.exp(draws(x, n, rng))
 
 
+MEANS, SPREADS = np.log([0.4, 0.125]), np.array([0.5, 0.2])  # of logarithms: contacts, recovery
+
+
+def infected(theta, steps: int = 68) -> np.ndarray:
+    """Shares of a million who are ill at ten times, 17 days apart, by Runge and Kutta."""
+    (b, g), u, h = theta.T, np.tile([[1 - 1e-6], [1e-6]], len(theta)), 17.0 / steps
+
+    def slope(u) -> np.ndarray:
+        return np.stack([-b * u[0] * u[1], b * u[0] * u[1] - g * u[1]])
+
+    seen = [u[1]]
+    for _ in range(9):
+        for _ in range(steps):
+            k1 = slope(u)
+            k2 = slope(u + h / 2 * k1)
+            k3 = slope(u + h / 2 * k2)
+            u = u + h / 6 * (k1 + 2 * k2 + 2 * k3 + slope(u + h * k3))
+        seen.append(u[1])
+    return np.clip(np.stack(seen, axis=1), 1e-300, 1 - 1e-16)
+
+
+def epidemic_log(u, x) -> np.ndarray:
+    p = infected(np.exp(u))
+    return (x * np.log(p) + (1000 - x) * np.log1p(-p)).sum(axis=1)
+
+
+def epidemic_exact(x, n: int, rng) -> np.ndarray:
+    """In logarithms of parameters."""
+    draws = tempered(
+        lambda m, rng: MEANS + SPREADS * rng.normal(size=(m, 2)),
+        lambda u: -0.5 * (((u - MEANS) / SPREADS) ** 2).sum(axis=1),
+        epidemic_log,
+    )
+    return np.exp(draws(x, n, rng))
+
+
+def inside(x, n: int, rng) -> np.ndarray:
+    """N(x, .1) in the prior's square."""
+    ends = (np.array([-1, 1])[:, None] - x) / ROOT
+    low, high = norm.cdf(ends)
+    return x + ROOT * norm.ppf(low + (high - low) * rng.random((n, len(x))))
+
+
 ROOT = np.sqrt(0.1)
 DESIGNS = {
     "two moons": Design(square(1, 2), two_moons, two_moons_exact),
@@ -189,6 +233,14 @@ DESIGNS = {
         lambda n, rng: ROOT * rng.normal(size=(n, 10)),
         lambda theta, rng: theta + ROOT * rng.normal(size=theta.shape),
         lambda x, n, rng: x / 2 + np.sqrt(0.05) * rng.normal(size=(n, 10)),
+    ),
+    "Gaussian linear uniform": Design(
+        square(1, 10), lambda theta, rng: theta + ROOT * rng.normal(size=theta.shape), inside
+    ),
+    "epidemic": Design(
+        lambda n, rng: np.exp(MEANS + SPREADS * rng.normal(size=(n, 2))),
+        lambda theta, rng: rng.binomial(1000, infected(theta)).astype(float),
+        epidemic_exact,
     ),
     "slcp": Design(square(3, 5), slcp, tempered(square(3, 5), within(3), slcp_log, 20)),
     "Bernoulli GLM": Design(
@@ -333,6 +385,9 @@ def compare(sizes: list[int], observations: int, designs: list[str], methods: li
 
 
 NAMES = {
+    "gaussian_linear_uniform": "Gaussian linear uniform",
+    "gaussian_mixture": "Gaussian mixture",
+    "sir": "epidemic",
     "two_moons": "two moons",
     "gaussian_linear": "Gaussian linear",
     "slcp": "slcp",
