@@ -310,10 +310,9 @@ class KernelBayes(Estimator):
         A density counts as at least 1e-6 in units of standard deviations of the training latents.
         """
         checks.refuse_far(X, "X")
-        checks.check_order(Z, self.latent_names_, "Z", "the training latents")
-        laws, rows = self.posterior(X), checks.as_points(Z, "Z")
+        known = self.points_.shape[1], "Z", "the training latents", self.latent_names_
+        laws, rows = self.posterior(X), checks.as_rows(Z, *known)
         checks.check_lengths(len(laws), rows.shape[0], "X", "Z")
-        checks.check_columns(rows, self.points_.shape[1], "Z", "the training latents")
         if isinstance(laws, MovedLaws):
             found = arrays.to_numpy(laws.density_of_pairs(rows))
         else:

@@ -45,10 +45,8 @@ class Box:
 
     def stretch(self, theta: np.ndarray) -> np.ndarray:
         """How many times as large it must be to hold each row, (m,)."""
-        Z, found = self.prior(theta), np.full(len(theta), np.inf)
-        for centre, half in zip(self.centre, self.half, strict=True):
-            found = np.minimum(found, np.abs((Z - centre) / half).max(axis=1))
-        return found
+        Z, boxes = self.prior(theta), zip(self.centre, self.half, strict=True)
+        return np.min([np.abs((Z - centre) / half).max(axis=1) for centre, half in boxes], axis=0)
 
 
 def _corners(Z: np.ndarray) -> np.ndarray:

@@ -70,11 +70,10 @@ class WeightedPairs:
     def beside(self, supervision) -> WeightedPairs:
         """With further rows, whose shares are their strengths."""
         x_s, z_s, strength = unpack_supervision(supervision, self.asked.rule)
-        checks.check_order(x_s, Labels.known_to(self.asked).columns, "x_s", "X")
         checks.check_order(z_s, self.asked.latent_names_, "z_s", "the training latents")
-        x_s = checks.as_points(x_s, "x_s")
-        checks.check_columns(x_s, self.fit.features_x.n_features_in_, "x_s", "X")
         Phi, further, features = self.Phi, None, self.fit.features_x
+        names = Labels.known_to(self.asked).columns
+        x_s = checks.as_rows(x_s, features.n_features_in_, "x_s", "X", names)
         Phi_s = features.transform(x_s)
         if isinstance(features, Landmarks):
             further = Further(features, x_s, Phi_s)
@@ -207,25 +206,30 @@ class WeightedPairs:
                 own = self.beta[: fit.seen.shape[0]]
                 t = np.maximum(t, thinness(coordinates, left, right, self.second, own))
         if t.any():
-            rows = X, fit.order.sorted(fit.seen)
-            near, those = (arrays.to_numpy(kernel.lift(A)) for A in rows)
-            few, those = gone_over(t, near, those, self.beta)
-            beside, stays = self._sums(those), arrays.like(1.0 - t, left)[:, None]
-            xp = arrays.namespace(left)
-            if moved := self._free:
-                w = arrays.take(left, np.flatnonzero(t), axis=0) @ right.T
-                b = HALF * xp.sum(w**2, axis=1) + NOTHING**2
-                sums = sums[:, -1:] * sums + few @ (b[:, None] * beside)
-            else:
-                sums = stays * sums + few @ beside
-            left, law = (xp.concat([stays * A, few], axis=1) for A in (left, law))
-            right = xp.concat([right, those], axis=1)
+            moved = self._free
+            left, law, right, sums = self._gone_over(t, X, left, law, right, sums)
         if self.line is not None:
             if self.support is not None:
                 asked = self.support.widened(BEYOND).nearest(asked, kernel)
             xp, whole, moved = arrays.namespace(sums), sums[:, -1:], True
             sums = xp.concat([sums[:, :-1] + whole * self.line(asked), whole], axis=1)
         return left, law, right, sums, moved, outside
+
+    def _gone_over(self, t, X, left, law, right, sums) -> tuple[Array, Array, Array, Array]:
+        """The same factors and sums, by a share t those of the nearest pairs (`reach`)."""
+        kernel, rows = self.fit.features_x.kernel_, (X, self.fit.order.sorted(self.fit.seen))
+        near, those = (arrays.to_numpy(kernel.lift(A)) for A in rows)
+        few, those = gone_over(t, near, those, self.beta)
+        beside, stays = self._sums(those), arrays.like(1.0 - t, left)[:, None]
+        xp = arrays.namespace(left)
+        if self._free:
+            w = arrays.take(left, np.flatnonzero(t), axis=0) @ right.T
+            b = HALF * xp.sum(w**2, axis=1) + NOTHING**2
+            sums = sums[:, -1:] * sums + few @ (b[:, None] * beside)
+        else:
+            sums = stays * sums + few @ beside
+        left, law = (xp.concat([stays * A, few], axis=1) for A in (left, law))
+        return left, law, xp.concat([right, those], axis=1), sums
 
     def means(self, sums) -> Array:
         """Σwz/Σw, as of laws whose weights are normalised, in the latents' box or a line's room."""

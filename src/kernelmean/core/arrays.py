@@ -7,7 +7,7 @@ import numpy as np
 from array_api_compat import array_namespace, is_cupy_array
 from scipy.spatial.distance import cdist
 
-from .checks import Array, as_points, check_columns
+from .checks import Array, as_rows
 
 EPS = float(np.finfo(np.float64).eps)
 NUMPY = array_namespace(np.empty(0))
@@ -31,11 +31,9 @@ def to_numpy(X) -> np.ndarray:
     return np.from_dlpack(X) if hasattr(X, "__dlpack__") else np.asarray(X)
 
 
-def as_columns(X, d: int, name: str, where: str, **how: bool) -> np.ndarray:
-    """Rows of d columns, as many as `where` has, as a NumPy array; `how` is `as_points`'s."""
-    points = to_numpy(as_points(X, name, **how))
-    check_columns(points, d, name, where)
-    return points
+def as_columns(X, d: int, name: str, where: str, names=None, **how: bool) -> np.ndarray:
+    """`checks.as_rows` as a NumPy array; `how` is `as_points`'s."""
+    return to_numpy(as_rows(X, d, name, where, names, **how))
 
 
 def like(A: np.ndarray, X) -> Array:

@@ -307,6 +307,16 @@ def check_order(X, names: Sequence[str] | None, name: str, where: str) -> None:
         )
 
 
+def as_rows(
+    X, d: int, name: str, where: str, names: Sequence[str] | None = None, **how: bool
+) -> Array:
+    """Points of d columns, as many as `where` has, in the order of its names."""
+    check_order(X, names, name, where)
+    points = as_points(X, name, **how)
+    check_columns(points, d, name, where)
+    return points
+
+
 def as_row(x) -> Any:
     """A Series that names its entries as a row of a table; anything else as it is."""
     named = hasattr(x, "iloc") and x.ndim == 1 and all(isinstance(name, str) for name in x.index)

@@ -211,8 +211,7 @@ class MovedLaws(Saveable, Law):
 
     def rows(self, Y, name: str = "Y") -> np.ndarray:
         """Rows of finite numbers with as many columns as the points, as NumPy array."""
-        checks.check_order(Y, self.labels.columns, name, "the training y")
-        return arrays.as_columns(Y, self._d, name, "the training y")
+        return arrays.as_columns(Y, self._d, name, "the training y", self.labels.columns)
 
     def _like(self, values: np.ndarray) -> Array:
         return arrays.like(values, self.embedding.points)

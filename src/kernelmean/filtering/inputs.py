@@ -81,15 +81,12 @@ def pairs(
     """Observations, states, strengths."""
     check_supervised(machine)
     x_s, z_s, strength = unpack_supervision(supervision)
-    checks.check_order(x_s, names_x, "x_s", "X")
-    checks.check_order(z_s, names_z, "z_s", "the training states")
-    x_s, z_s = checks.as_points(x_s, "x_s"), checks.frozen(checks.as_points(z_s, "z_s"))
+    x_s = checks.as_rows(x_s, machine.points_x.shape[1], "x_s", "X", names_x)
+    z_s = checks.as_rows(z_s, machine.points.shape[1], "z_s", "the training states", names_z)
     checks.check_library(x_s, machine.points_x, "x_s")
     checks.check_library(z_s, machine.points, "z_s")
-    checks.check_columns(x_s, machine.points_x.shape[1], "x_s", "X")
-    checks.check_columns(z_s, machine.points.shape[1], "z_s", "the training states")
     checks.check_lengths(x_s.shape[0], z_s.shape[0], "x_s", "z_s")
-    return x_s, z_s, arrays.like(each_strength(strength, x_s.shape[0]), x_s)
+    return x_s, checks.frozen(z_s), arrays.like(each_strength(strength, x_s.shape[0]), x_s)
 
 
 def warn_of_collapse(steps: Sequence[Step]) -> None:

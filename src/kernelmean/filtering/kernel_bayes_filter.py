@@ -396,8 +396,8 @@ class KernelBayesFilter(Estimator):
     def score(self, X, Z, lengths=None) -> float:
         """R² of the filtered means, averaged over the columns of `Z`."""
         check_is_fitted(self)
-        checks.check_order(Z, self.state_names_, "Z", "the training states")
-        truth = arrays.as_columns(Z, self.points_.shape[1], "Z", "the training states")
+        known = self.points_.shape[1], "Z", "the training states", self.state_names_
+        truth = arrays.as_columns(Z, *known)
         found = arrays.to_numpy(self.predict(X, lengths))
         checks.check_lengths(found.shape[0], truth.shape[0], "X", "Z")
         return float(r2_score(truth, found.reshape(found.shape[0], -1)))

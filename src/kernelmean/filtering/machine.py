@@ -14,7 +14,7 @@ from ..embedding.embedding import MeanEmbedding
 from ..features.base import FeatureMap
 from ..features.landmarks import Further, Landmarks
 from ..kernels import Gaussian, Kernel
-from .steps import COLLAPSE, FADED, Covariances, Importance, Shares, Squared, Transition
+from .steps import COLLAPSE, FADED, Covariances, Importance, Squared, Transition
 
 
 @dataclass(frozen=True)
@@ -164,15 +164,10 @@ class Machine(Recursion):
     reg_prior: float
     reg_transition: float
 
-    @property
-    def shares(self) -> Shares:
-        """Of the training states in a belief."""
-        return self.rule.shares
-
     @cached_property
     def mass(self) -> Array:
         """Σ_i β_i of a belief m is `mass` @ m."""
-        return arrays.namespace(self.points).sum(self.shares.Q, axis=0) @ self.shares.gain
+        return arrays.namespace(self.points).sum(self.rule.shares.Q, axis=0) @ self.rule.shares.gain
 
     def with_regs(self, reg: float, back: float) -> Self:
         """The same with other regularisers of the update and of the backward pass."""
@@ -186,7 +181,7 @@ class Machine(Recursion):
         xp = arrays.namespace(self.points)
         read = xp.concat([prior.total()[None], prior.apply_weights(prior.points)])
         if prior.points is self.points:
-            belief = prior.apply_weights(self.shares.Q)
+            belief = prior.apply_weights(self.rule.shares.Q)
             return Step(belief, read, "start", partial(getattr, prior, "weights"))
         belief = prior.apply_weights(self.features_z.transform(prior.points))
         if float(self.mass @ belief) < FADED * float(read[0]):
@@ -215,7 +210,7 @@ class Machine(Recursion):
         mass = float(self.mass @ m)
         if mass >= FADED:
             return m
-        return m / mass if mass > 1e-9 else arrays.namespace(m).mean(self.shares.Q, axis=0)
+        return m / mass if mass > 1e-9 else arrays.namespace(m).mean(self.rule.shares.Q, axis=0)
 
     def updated(self, steps: list[Step], coordinates) -> list[Step]:
         """By kernel Bayes' rule."""
@@ -280,8 +275,8 @@ class Machine(Recursion):
     def observations(self, steps: Sequence[Step]) -> MeanEmbedding:
         """The batch of embeddings of what is observed then, by the shares of the training pairs."""
         beliefs = arrays.namespace(self.points).stack([step.belief for step in steps])
-        left = beliefs @ self.shares.gain
-        return MeanEmbedding.of_parts(self.points_x, left, self.shares.Q, self.kernel_x)
+        left = beliefs @ self.rule.shares.gain
+        return MeanEmbedding.of_parts(self.points_x, left, self.rule.shares.Q, self.kernel_x)
 
 
 def readout(Q, points) -> Array:

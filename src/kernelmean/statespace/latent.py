@@ -155,9 +155,8 @@ class Space(Saveable):
 
     def interpolation(self, x: np.ndarray) -> np.ndarray:
         """a_j(x), (N, m): what is linear in ψ(x) is Σ_j a_j(x) times its values at the nodes."""
-        weighted = self.latent.weights[:, None] * self.Psi
-        ridge = solves.ridge(self.second, RIDGE * np.trace(self.second))
-        return self.features.transform(x) @ ridge.solve(weighted.T)
+        each = np.eye(len(self.Psi))
+        return self.features.transform(x) @ self.operator(each, self.latent.weights).T
 
     def shares(self, x) -> np.ndarray:
         """Shares of the nodes in points of the latent space, (k, m)."""
