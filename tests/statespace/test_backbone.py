@@ -13,6 +13,7 @@ from scipy.stats import norm
 import kernelmean as km
 from kernelmean.chains.markov import Chain
 from kernelmean.chains.model import FittedChain
+from kernelmean.densities.standard import clearly
 from kernelmean.statespace import backbone, lines
 from kernelmean.statespace.backbone import (
     AS_IT_IS,
@@ -929,8 +930,8 @@ def test_the_simplest_of_the_best():
     near, best = (lines.Judged(Form(p), None, noise + gain) for p, gain in ((1, 0.099), (5, 0.1)))
     assert near.score > best.score
     assert near.score > replace(near, transform="log").score
-    assert lines.clear(best.loglik - noise)
-    assert not lines.clear(0.3 * np.random.default_rng(1).standard_normal(100))
+    assert clearly(best.loglik - noise, lines.CLEAR)
+    assert not clearly(0.3 * np.random.default_rng(1).standard_normal(100), lines.CLEAR)
 
 
 @pytest.mark.parametrize(("gain", "season", "kept"), [(0.5, 0, 1), (0.5, 12, 2), (50.0, 0, 2)])

@@ -289,10 +289,10 @@ def doubt(leverage: Array) -> Array:
     return -0.5 * arrays.namespace(leverage).log(arrays.at_least(1.0 - leverage, 1e-10))
 
 
-def clearly(gain) -> bool:
-    """Whether a mean is above zero by more than its standard error."""
+def clearly(gain, errors: float = 1.0) -> bool:
+    """Whether a mean is above zero by more than its standard error, or than so many."""
     mean, error = mean_and_error(arrays.to_numpy(gain))
-    return mean > error
+    return mean > errors * error
 
 
 class LocationSearch:

@@ -73,12 +73,12 @@ class NormalErrors(Saveable):
     root: np.ndarray  # L
 
     @classmethod
-    def of(cls, E: np.ndarray) -> NormalErrors:
-        """As wide as these errors about zero."""
+    def of(cls, E: np.ndarray, more: float = 0.0) -> NormalErrors:
+        """As wide as these errors about zero, with so much more variance in each column."""
         second = E.T @ E / len(E)
-        size = np.diag(second)
-        dust = 1e-12 * np.diag(np.where(size > 0, size, max(size.max(), TINY)))
-        return cls(np.linalg.cholesky(second + dust))
+        size = np.diag(second)  # columns may be copies of others
+        dust = 1e-12 * np.where(size > 0, size, max(size.max(), TINY))
+        return cls(np.linalg.cholesky(second + np.diag(dust + more)))
 
     def log_density_each(self, E: np.ndarray) -> np.ndarray:
         """log p of rows (..., d)."""

@@ -300,7 +300,7 @@ class SpaceAnswers(ChainEstimator):
         parts = self.chain_, prior, Labels.known_to(self), self.nodes_
         if self.backbone_ is None:
             return LatentBelief(*parts)
-        return LineBelief(*parts, self.backbone_, first, self.input_names_)
+        return LineBelief(*parts, line=self.backbone_, inputs=first, names=self.input_names_)
 
     # ------------------------------------------------------------ laws
 

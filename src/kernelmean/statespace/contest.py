@@ -8,11 +8,13 @@ from ..chains.em import HeldOut
 from ..chains.rows import Rows
 from ..core import Saveable, arrays
 from ..core.sequences import firsts
-from .lines import CLEAR, SAME, Found, clear, normal
+from ..densities.standard import clearly
+from .lines import CLEAR, Found, normal
 
 SEARCHED = 2000  # rows that starts, bandwidths, guards and models are compared on
 DOUBT = 4.0  # standard errors by which states must be better that end where the rows did
 STATES, BOTH, ALONE = "states of the series", "states beside the backbone", "the backbone alone"
+SAME = 1e-12  # of the mean square of a series: errors are no smaller
 PLAIN, NAIVE = "autoregression by AIC", "no change"
 
 
@@ -95,7 +97,7 @@ class Contest:
 
     def _better(self, name: str, errors: float) -> bool:
         """Whether rows are likelier than by the line alone, by so many standard errors."""
-        return clear(self.entries[name][0] - self.entries[ALONE][0], errors)
+        return clearly(self.entries[name][0] - self.entries[ALONE][0], errors)
 
     @property
     def rivals(self) -> dict[str, Rival]:

@@ -22,6 +22,7 @@ from ..core import Array, arrays, checks
 from ..core.sequences import check_sequences
 from ..core.stages import stage
 from ..core.wild import without_wild
+from ..densities.standard import clearly
 from ..embedding.embedding import MeanEmbedding
 from ..kernels import Delta, as_kernel, fitted_kernel
 from .backbone import FittedBackbone
@@ -29,7 +30,7 @@ from .contest import BOTH, SEARCHED, STATES, Contest, Rival
 from .gaps import WHOLE, drawn, hardly_whole, tells
 from .guard import LinearGuard, ShapedGuard
 from .latent import CHAINS, Latent, Space
-from .lines import FEWEST, Found, clear, search
+from .lines import CLEAR, FEWEST, Found, search
 from .moves import SmoothMoves
 from .operators import PairFit, fit_moments
 from .options import Backbone, KernelRule, Particles
@@ -175,7 +176,7 @@ class Plan(drafts.Plan):
         best, *more = [Learner(self, draft, space, known, of, tried) for space, known in spaces]
         for one in [best, *more] if more else ():
             held = one.found.held
-            enough = bool(tried) and not clear(held.loglik - best.found.held.loglik)
+            enough = bool(tried) and not clearly(held.loglik - best.found.held.loglik, CLEAR)
             tried[one.space.latent.nodes.shape[1]] = held.total / n
             if enough:
                 break

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..chains.emission import LOG_2PI
 from ..core import arrays
+from ..densities.standard import NormalErrors, clearly
 from .backbone import FittedBackbone, Form, PastState, Track, Transform, lags, mean_of, times
 
 LEVELS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # θ beside a difference,
@@ -28,7 +28,6 @@ CHARGE = 0.5  # of a form, for each of its numbers, in nats
 TEMPER = 0.4  # of a log-likelihood: rows held out are few, and of one course of things
 FAINT = 3.0  # of scores: forms whose mean is taken, with shares in e^score, are no further apart
 ROUNDING = 1e-13  # of the largest value of a column: what is left of a constant one
-SAME = 1e-12  # of the variance of a column, the least there is along any direction
 
 
 # ------------------------------------------------------------ a line from data
@@ -292,12 +291,7 @@ class Series:
 
 def normal(errors: np.ndarray, floor: float) -> np.ndarray:
     """Log-density of each of some errors, by the normal law of their own mean square."""
-    d = errors.shape[1]
-    S = errors.T @ errors / len(errors)
-    own = np.diag(S)  # columns may be copies of others
-    S = S + np.diag(floor + SAME * np.where(own > 0, own, own.mean()))
-    squares = (errors * np.linalg.solve(S, errors.T).T).sum(axis=1)
-    return -0.5 * (squares + np.linalg.slogdet(S)[1] + d * LOG_2PI)
+    return NormalErrors.of(errors, floor).log_density_each(errors)
 
 
 def spreads(Y: np.ndarray) -> np.ndarray:
@@ -403,11 +397,6 @@ def drifting(line: FittedBackbone, off: np.ndarray, rows) -> tuple[FittedBackbon
     return line.with_drift(kept), off - kept
 
 
-def clear(gain: np.ndarray, errors: float = CLEAR) -> bool:
-    """Whether differences of log-likelihoods, row by row, sum to more than so many errors."""
-    return bool(gain.sum() > errors * gain.std() * len(gain) ** 0.5)
-
-
 def alike(likely: list[Judged]) -> list[Judged]:
     """The likeliest, and those next to it whose mean with it is a line of one kind."""
     kept = likely[:1]
@@ -426,7 +415,7 @@ def believed(tried: list[Judged]) -> list[Judged]:
     likely = sorted(tried, key=lambda j: -j.score)
     best = {j.transform: j for j in reversed(likely)}
     plain = best[tried[0].transform]
-    doubted = {name for name, j in best.items() if not clear(j.loglik - plain.loglik)}
+    doubted = {name for name, j in best.items() if not clearly(j.loglik - plain.loglik, CLEAR)}
     return [j for j in likely if j.form.season or j.transform not in doubted - {plain.transform}]
 
 

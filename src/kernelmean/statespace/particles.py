@@ -264,14 +264,6 @@ def forecast_quantile(
         raise ValueError("result has no particles; bootstrap(..., keep=True) is needed")
     levels = as_levels(q)
     draws = _each(lambda x: model.draw_emission(x, rng), result.particles)
-    found = _weighted_quantiles(draws, result.prior, np.atleast_1d(levels))
-    return found[:, 0] if levels.ndim == 0 else found
-
-
-def _weighted_quantiles(draws: np.ndarray, weights: np.ndarray, levels) -> np.ndarray:
-    """The first of the draws (n, N, d), by size, up to which weights come to q: (n, k, d)."""
-    order = np.argsort(draws, axis=1)
-    upto = np.cumsum(np.take_along_axis(weights[:, :, None], order, axis=1), axis=1)
-    upto /= upto[:, -1:]
-    at = np.stack([(upto < q).sum(axis=1) for q in levels], axis=1)
-    return np.take_along_axis(np.take_along_axis(draws, order, axis=1), at, axis=1)
+    weights = np.broadcast_to(result.prior[:, :, None], draws.shape)
+    found = np.quantile(draws, levels, axis=1, weights=weights, method="inverted_cdf")
+    return np.moveaxis(found, 0, 1) if levels.ndim else found

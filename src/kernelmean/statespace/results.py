@@ -188,9 +188,6 @@ class LineForecast(ShiftedLaw, StateForecast):
         guarded = np.logaddexp(near, np.log(FAR) - 0.5 * np.nansum(far, axis=1))
         return guarded + self.transform.slope(Z)
 
-    def _like(self, values) -> Array:  # without the embedding, which is of steps by points
-        return arrays.like(np.asarray(arrays.to_numpy(values)), self.chain.emissions.points)
-
 
 class LatentBelief(RegimeBelief):
     """Probabilities of the nodes, to which observations are fed one at a time.
@@ -201,7 +198,7 @@ class LatentBelief(RegimeBelief):
 
     def __init__(self, model: FittedChain, prior, labels: Labels, nodes: np.ndarray):
         super().__init__(model, prior, labels)
-        self._nodes, self._points_of = nodes, model.emissions.points
+        self._nodes = nodes
 
     @property
     def latent(self) -> np.ndarray:
@@ -215,17 +212,8 @@ class LatentBelief(RegimeBelief):
 class LineBelief(ShiftedLaw, LatentBelief):
     """The same beside a backbone."""
 
-    def __init__(
-        self,
-        model: FittedChain,
-        prior,
-        labels,
-        nodes,
-        line: FittedBackbone,
-        inputs=None,
-        names=None,
-    ):
-        super().__init__(model, prior, labels, nodes)
+    def __init__(self, *known, line: FittedBackbone, inputs, names):
+        super().__init__(*known)
         self._line_names = names
         self._line, self.transform, self._past = line, line.transform, line.first
         self._told: Any = None  # the row, and what is known of its own part
@@ -243,7 +231,7 @@ class LineBelief(ShiftedLaw, LatentBelief):
 
     def update(self, x) -> Self:
         """What the observation `x`, shape (d,), says about the state; NaN says nothing."""
-        point, seen = as_observation(x, self._points_of, self.labels.columns)
+        point, seen = as_observation(x, self.chain.emissions.points, self.labels.columns)
         gaps = gaps_in(np.atleast_1d(arrays.to_numpy(x))[None])
         z = self.transform.along(np.where(gaps, np.nan, arrays.to_numpy(point)))[0]
         usual = 0.0 if seen[0] else arrays.to_numpy(self.embedding.mean())

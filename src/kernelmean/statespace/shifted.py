@@ -68,7 +68,8 @@ class ShiftedLaw(StatesLaw):
 
     def quantile(self, q) -> Array:
         """Quantiles of every column: (d,) for a number, (len(q), d) for a list."""
-        return self._quantiles(super().quantile(q), q)
+        shift = self.shift[..., None, :] if np.ndim(q) else self.shift
+        return self._back(arrays.to_numpy(super().quantile(q)), shift)
 
     def interval(self, level: float = 0.95, kind: str = "central") -> Interval:
         """`Interval(lower, upper)` of every column, (m, d) each; `kind` as for `MeanEmbedding`."""
@@ -128,17 +129,13 @@ class ShiftedLaw(StatesLaw):
     # ------------------------------------------------------------ inside
 
     def _like(self, values) -> Array:
-        return arrays.like(np.asarray(arrays.to_numpy(values)), self.embedding.points)
+        # not of the embedding, which is of steps by points
+        return arrays.like(np.asarray(arrays.to_numpy(values)), self.chain.emissions.points)
 
     def _back(self, innovations: np.ndarray, shift: np.ndarray) -> Array:
         """Values of the observations, as far as they are believed."""
         most = self.transform.limit(shift)
         return self._like(self.transform.back(np.minimum(innovations + shift, most)))
-
-    def _quantiles(self, innovations, q) -> Array:
-        """Those of the innovations as those of the observations."""
-        shift = self.shift[..., None, :] if np.ndim(q) else self.shift
-        return self._back(arrays.to_numpy(innovations), shift)
 
     def _points(self) -> Array:
         """Points of equal weight that stand for each law: quantiles, or draws of many columns.
