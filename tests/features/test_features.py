@@ -486,3 +486,61 @@ class TestNoiseOnTheDiagonal:
         assert_allclose(features.lost_trace_, 0.1 / 1.1, rtol=1e-5)
         Phi = features.transform(self.X)
         assert_allclose(Phi @ Phi.T, km.Gaussian(0.5)(self.X), atol=1e-6)
+
+
+class Stops(km.Kernel):
+    """A kernel whose Gram matrix never comes."""
+
+    def gram_of(self, X, Y):
+        raise KeyboardInterrupt
+
+    def diag_of(self, X):
+        return np.ones(len(X))
+
+    def spectrum(self, n, d, rng):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", ["Nystroem", "Exact", "RandomFourier"])
+@pytest.mark.parametrize(
+    ("settings", "rows", "kernel", "error"),
+    [
+        ({}, [[0.0, 1.0, np.nan]], km.Gaussian(2.0), ValueError),
+        ({}, np.zeros((3, 1)), km.Linear(), ValueError),
+        ({}, np.ones((3, 1)), Stops(), KeyboardInterrupt),
+        ({"random_state": -1}, np.ones((3, 1)), km.Gaussian(2.0), ValueError),
+        ({"tol": 2.0}, np.ones((3, 1)), km.Gaussian(2.0), ValueError),
+    ],
+    ids=["NaN", "a kernel without size", "Ctrl-C", "a seed", "a tolerance"],
+)
+def test_a_fit_that_is_refused_or_stopped_leaves_the_one_before(
+    name, settings, rows, kernel, error, xy
+):
+    features, X = getattr(km, name)(), xy[0]
+    if not {*settings} <= {*features.get_params()}:
+        return
+    before = features.fit(X, km.Gaussian(1.0)).transform(X)
+    with pytest.raises(error):
+        features.set_params(**settings).fit(rows, kernel=kernel)
+    assert_array_equal(features.transform(X), before)
+
+
+def test_nor_does_one_of_rows_elsewhere(xy):
+    """The last pass, over all rows, is stopped."""
+    features, X, passes = km.Nystroem(), xy[0], []
+
+    class Blocks:
+        def __iter__(self):
+            passes.append(len(passes))
+            yield X[:40] + 1.0
+            if len(passes) == stop:
+                raise KeyboardInterrupt
+            yield X[40:] + 1.0
+
+    stop = 0
+    km.Nystroem().fit(km.Rows(Blocks()), kernel=km.Gaussian(2.0))
+    stop = 2 * len(passes)
+    before = features.fit(X, km.Gaussian(1.0)).transform(X)
+    with pytest.raises(KeyboardInterrupt):
+        features.fit(km.Rows(Blocks()), kernel=km.Gaussian(2.0))
+    assert_array_equal(features.transform(X), before)

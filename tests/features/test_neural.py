@@ -241,6 +241,28 @@ def test_an_interruption_keeps_what_was_learned(pairs):
     assert psi.transform(pairs[0]).shape == (120, 8)
 
 
+class Zeros(torch.nn.Linear):
+    def forward(self, x):
+        return 0 * super().forward(x)
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"network": 3}, "network is or returns 3"),
+        ({"network": torch.nn.Flatten(0)}, "network returned shape"),
+        ({"network": Zeros(8, 4)}, "only zeros before any training"),
+    ],
+)
+def test_a_refused_training_keeps_the_one_before(settings, match, pairs):
+    X, Z = pairs
+    psi = Neural(**QUICK).fit_pairs(X, Z)
+    before = psi.transform(X)
+    with pytest.raises(ValueError, match=match):
+        psi.set_params(**settings).fit_pairs(X + 1.0, Z)
+    assert_array_equal(psi.set_params(network=None).transform(X), before)
+
+
 def test_progress_is_counted_in_epochs(pairs):
     seen = []
     Neural(**QUICK, verbose=lambda done, total: seen.append((done, total))).fit_pairs(*pairs)
@@ -433,19 +455,15 @@ def test_bad_pairs(pairs):
 
 
 def test_a_network_that_is_broken_from_the_start(pairs):
-    class Zeros(torch.nn.Linear):
-        def forward(self, x):
-            return 0 * super().forward(x)
-
     refuse("NaN, inf or only zeros before any training", {"network": Zeros(8, 4)}, *pairs)
 
 
-def test_a_failed_training_leaves_no_half_trained_map(pairs, trained):
-    psi = Neural(**QUICK).fit_pairs(*pairs)
-    psi.set_params(network=torch.nn.Flatten(0))
+def test_a_failed_training_leaves_no_half_trained_map(pairs):
+    psi = Neural(**QUICK, network=torch.nn.Flatten(0))
     with pytest.raises(ValueError, match="network returned shape"):
         psi.fit_pairs(*pairs)
     assert not psi.trained
+    assert not [name for name in vars(psi) if name.endswith("_")]
 
 
 def test_new_points_need_the_same_columns(trained):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import Array, Block, Interval, Labels, Line, Summary, arrays, checks
@@ -33,7 +34,7 @@ from .weighted_pairs import WeightedPairs
     "fit", "posterior", "regularisers", "weights", "predict", "predict_interval", "predict_quantile"
 )
 @dataclass(eq=False, repr=False)
-class KernelBayes(Estimator):
+class KernelBayes(MultiOutputMixin, RegressorMixin, Estimator):
     """Posterior of a latent Z given an observation X, from pairs (x_i, z_i) and a prior on Z.
 
     The prior m gives each training latent a share β = (K_Z + nηI)⁻¹ m(z_i), near one in sum. With

@@ -4,6 +4,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import Array, Block, Interval, Labels, Line, Rows, Summary, arrays, checks
@@ -39,7 +40,7 @@ LOWEST = 1e-6  # a density in a mean of logarithms is no less, per standard devi
 @by_blocks("score_samples", tables=("X", "y"))
 @doors()
 @dataclass(eq=False, repr=False)
-class ConditionalDensity(Estimator):
+class ConditionalDensity(MultiOutputMixin, RegressorMixin, Estimator):
     """p(y | x) ∝ max(q, 0), q(y | x) = Σ_j w_j(x) k̄_γ(y_j, y)/Σ_j w_j(x).
 
     w(x) = (K_X + nλI)⁻¹k_X(x) are the weights of the conditional mean embedding, k̄_γ is the

@@ -1,5 +1,6 @@
 """Scores of laws at what was seen, from their quantiles."""
 
+from inspect import isfunction
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,13 @@ class Scored:
     """Pinball losses and CRPS of whatever has `quantile`."""
 
     labels: Any = Labels()
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """In public methods what is too small for a number is zero, whatever NumPy was told."""
+        super().__init_subclass__(**more)
+        for name, method in [*vars(cls).items()]:
+            if isfunction(method) and not name.startswith("_"):
+                setattr(cls, name, np.errstate(under="ignore")(method))
 
     def quantile(self, q) -> Array:
         """Quantiles of every column: (m, d) for a number, (m, len(q), d) for a list."""

@@ -1,6 +1,7 @@
 """What every feature map promises; none, and coordinates of two beside each other."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -32,7 +33,9 @@ class FeatureMap(Estimator):
         Parameters as for `fit_transform`.
         """
         if is_far(X):
-            self._fit_far(aligned(X=X), y if _is_kernel(y) else kernel)
+            new = copy(self)
+            new._fit_far(aligned(X=X), y if _is_kernel(y) else kernel)
+            self._become(new)
         else:
             self.fit_transform(X, y, kernel)
         return self
@@ -51,12 +54,14 @@ class FeatureMap(Estimator):
         if is_far(X):
             return self.fit(X, y, kernel).transform(X)
         chosen: Any = as_kernel(y if _is_kernel(y) else kernel)
-        points = chosen.checked(X, "X")
-        self._match_names(X, reset=True)
-        self.kernel_ = chosen.resolve(points)
-        self.n_features_in_ = points.shape[1]
-        check_size(self.kernel_, points)
-        return self._contained(self._fit_transform(points), X)
+        points, new = chosen.checked(X, "X"), copy(self)
+        new._match_names(X, reset=True)
+        new.kernel_ = chosen.resolve(points)
+        new.n_features_in_ = points.shape[1]
+        check_size(new.kernel_, points)
+        Phi = new._fit_transform(points)
+        self._become(new)
+        return self._contained(Phi, X)
 
     def transform(self, X) -> Any:
         """Coordinates of the rows of `X`, shape (n, r)."""
@@ -74,6 +79,10 @@ class FeatureMap(Estimator):
     def sums(self, X, weights) -> Array:
         """Σ_i φ(x_i) w_iᵀ over the rows of `X`, shape (r, q), for weights of shape (n, q)."""
         return self.transform(X).T @ weights
+
+    def _become(self, new: Self) -> None:
+        """Adopt a fit that is complete; one that was refused or interrupted never comes here."""
+        self.__dict__ = vars(new)
 
     def _checked(self, X) -> Array:
         check_is_fitted(self)

@@ -152,7 +152,8 @@ class Neural(FeatureMap):
     def fit_pairs(self, X, Z, kernel_z="gaussian", weights=None) -> Neural:
         """Train on pairs of observation and latent.
 
-        An interruption (Ctrl-C) leaves the map trained, with the best weights so far.
+        An interruption (Ctrl-C) leaves the map trained, with the best weights so far; before the
+        first epoch has begun, and by what is refused, it stays as it was.
 
         Parameters
         ----------
@@ -171,14 +172,20 @@ class Neural(FeatureMap):
         weights = _check_weights(weights, points_x.shape[0])
         kernel_z = fitted_kernel(kernel_z, points_z, names=checks.column_names(Z), name="kernel_z")
         self._check_image(points_x.shape[1])
-        self._forget()
-        self._match_names(X, reset=True)
+        new = copy.copy(self)
+        new._match_names(X, reset=True)
         used = weights > 0
         points_x, points_z, weights = points_x[used], points_z[used], weights[used]
-        self.n_features_in_ = points_x.shape[1]
-        self.centre_, self.width_ = _standards(points_x, self.image_shape)
+        new.n_features_in_ = points_x.shape[1]
+        new.centre_, new.width_ = _standards(points_x, self.image_shape)
         rng = checks.generator(self.random_state)
-        self._train(points_x, self._targets(points_z, kernel_z, rng), weights, rng)
+        best = _Best()
+        try:
+            new._train(points_x, self._targets(points_z, kernel_z, rng), weights, rng, best)
+        finally:
+            if best.losses:
+                new._keep(best)
+                self._become(new)
         return self
 
     def fit_transform(self, X, y=None, kernel=None) -> Any:
@@ -274,18 +281,17 @@ class Neural(FeatureMap):
             return Nystroem().fit_transform(Z, kernel_z)
         return RandomFourier(self.n_targets, rng).fit_transform(Z, kernel_z)
 
-    def _train(self, X, targets, weights, rng: np.random.Generator) -> None:
+    def _train(self, X, targets, weights, rng: np.random.Generator, best: _Best) -> None:
         device = _device(self.device)
         pairs = _Pairs(self, X, targets, weights, device)
         train, held_out = _split(len(X), as_training(self.training).validation_fraction, rng)
         with seeded(int(rng.integers(2**31)), device):
             network = self._build(self.n_features).to(device)
             self.rank_ = _output_width(network, pairs)
-            best = _Best(*pairs.held_out_loss(network, train, held_out), network)
-            try:
-                self._descend(network, pairs, train, held_out, rng, best)
-            finally:
-                self._keep(best)
+            best.see(*pairs.held_out_loss(network, train, held_out), network)
+            if best.failed:
+                raise ValueError("the network returns NaN, inf or only zeros before any training")
+            self._descend(network, pairs, train, held_out, rng, best)
 
     def _descend(self, network, pairs, train, held_out, rng, best) -> None:
         """Epochs of minibatch descent until the held-out loss has stopped falling."""
@@ -313,11 +319,6 @@ class Neural(FeatureMap):
                 f"training met a loss that is not finite in epoch {len(best.losses)}; the weights "
                 f"of epoch {best.epoch} are kept: a smaller learning_rate may help",
             )
-
-    def _forget(self) -> None:
-        """Drop what an earlier training left, so that a failed one leaves an untrained map."""
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
 
     def _check_image(self, d: int) -> None:
         if self.image_shape is not None and math.prod(self.image_shape) != d:
@@ -398,12 +399,9 @@ class _Pairs:
 class _Best:
     """The weights of the least held-out loss seen, and how long ago that was."""
 
-    def __init__(self, loss: float, scale: float, network):
+    def __init__(self) -> None:
         self.losses: list[float] = []
         self.loss = math.inf
-        self.see(loss, scale, network)
-        if self.failed:
-            raise ValueError("the network returns NaN, inf or only zeros before any training")
 
     def see(self, loss: float, scale: float, network) -> None:
         """Take note of the network after one more epoch."""
