@@ -151,7 +151,7 @@ def test_refusals(one, plain, data):
         KernelIVEffect().fit(y, T, X)
     with pytest.raises(ValueError, match="X has 0 columns but the model has 1"):
         one.effect()
-    with pytest.raises(ValueError, match="X has 1 columns but the model has 0"):
+    with pytest.raises(ValueError, match="X has 1 column but the model has 0"):
         plain.effect(X)
     with pytest.raises(ValueError, match="T has 2 columns"):
         plain.effect(T0=np.zeros((3, 2)))

@@ -222,7 +222,7 @@ class TestNotes:
         ),
         (("--y", "flat", "--x", "age"), "column 'flat' is 3 in every row"),
         (("--y", "size", "--x", "age,gaps"), "--drop-missing"),
-        (("--y", "size", "--x", "gaps", "--drop-missing"), "6 rows are too few"),
+        (("--y", "size", "--x", "gaps", "--drop-missing"), "too few rows, 6"),
         (("--y", "size", "--x", "age", "--at", "few.csv"), "no column 'age'"),
         (("--y", "size", "--x", "age", "--bandwidth", "wide"), "--bandwidth is 'wide'"),
         (("--y", "size", "--x", "age", "--bandwidth", "-1"), "--bandwidth is '-1'"),

@@ -240,7 +240,7 @@ def spoilt(train: pd.DataFrame, what: str) -> pd.DataFrame:
         ("gap", "missing values: 'u' 1; add --drop-missing to leave out 1 of 150 rows"),
         ("infinite", "bad.csv has infinite values: 'east' 1"),
         ("constant", "column 'u' is 3 in every row; leave it out"),
-        ("few", "19 rows to learn from are too few"),
+        ("few", "too few rows to learn from, 19"),
     ],
 )
 def test_training_files_that_cannot_be_used(refused, tables, what, words):

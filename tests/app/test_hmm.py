@@ -319,7 +319,7 @@ def spoilt(frame: pd.DataFrame, what: str) -> pd.DataFrame:
         ("text", "column 'level' of bad.csv holds text"),
         ("infinite", "bad.csv has infinite values: 'level' 1"),
         ("constant", "column 'level' is 3 in every row"),
-        ("few", "18 rows without gaps are too few; at least 20 are needed"),
+        ("few", "too few rows without gaps, 18; at least 20 are needed"),
         ("no day", "(asked for by --time) is 'someday' in row 8; a number or a date is needed"),
         ("backwards", "(asked for by --time) goes back in row 2; sort the file by time"),
     ],

@@ -160,9 +160,9 @@ def test_too_few_pairs(run, tables):
     tables.head(5).to_csv("few.csv", index=False)
     result = run("posterior", "few.csv", *OPTIONS)
     assert result.exit_code == 2
-    assert "5 pairs are too few" in result.stderr
+    assert "too few pairs, 5" in result.stderr
     result = run("posterior", "pairs.csv", *OPTIONS, "--prior", "few.csv")
-    assert "5 samples of the prior are too few" in result.stderr
+    assert "too few samples of the prior, 5" in result.stderr
 
 
 @pytest.mark.slow

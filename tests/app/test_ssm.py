@@ -539,7 +539,7 @@ def spoilt(frame: pd.DataFrame, what: str) -> pd.DataFrame:
         ("text", "column 'level' of bad.csv holds text"),
         ("infinite", "bad.csv has infinite values: 'level' 1"),
         ("constant", "column 'level' is 3 in every row"),
-        ("few", "18 rows without gaps are too few; at least 20 are needed"),
+        ("few", "too few rows without gaps, 18; at least 20 are needed"),
         ("backwards", "(asked for by --time) goes back in row 2; sort the file by time"),
     ],
 )

@@ -263,3 +263,12 @@ def test_columns_without_a_value_are_the_same_in_parquet(tmp_path, refused):
     assert found.isna().all(axis=None)
     line = refused("density", "data.parquet", "--y", "never", "--x", "x")
     assert "column 'never' is empty" in line
+
+
+@pytest.mark.parametrize("name", ["--columns", "--seed"])
+def test_an_option_given_twice(refused, name):
+    """The parser would take the last without a word; switches may be repeated."""
+    Path("t.csv").write_text("1,2\n" * 20)
+    told = refused("ssm", "t.csv", "--quiet", "--quiet", "--columns", "1", name, "1", name, "2")
+    assert told.startswith(f"error: {name} is given {2 + (name == '--columns')} times; once is nee")
+    assert told.rstrip().endswith(", with all names by commas") == (name == "--columns")

@@ -304,7 +304,7 @@ def test_accuracy_by_enumeration(K, L):
         (lambda: tmse([1], [[1]], [0.5, 0.5], np.eye(2)), "startprob_hat has 2 rows"),
         (lambda: tmse([0.5, 0.5], [[1]], [1], [[1]]), r"transmat has shape \(1, 1\)"),
         (lambda: tmse([1 / 9] * 9, np.eye(9), [1], [[1]]), "startprob has 9 states; at most 8"),
-        (lambda: matched_accuracy([0, 1], [0]), "predicted has 1 rows but states has 2"),
+        (lambda: matched_accuracy([0, 1], [0]), "predicted has 1 row but states has 2"),
         (lambda: matched_accuracy(["a"], [0]), "states holds text"),
     ],
 )

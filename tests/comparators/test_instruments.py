@@ -160,7 +160,7 @@ def test_malformed_arguments_are_named(model):
 def test_new_rows_are_checked(model):
     X, y, Z, C = confounded()
     fitted = clone(model).fit(X, y, Z, C)
-    with pytest.raises(ValueError, match="has 1 columns; 2 are needed: 1 of X and 1 of C"):
+    with pytest.raises(ValueError, match="has 1 column; 2 are needed: 1 of X and 1 of C"):
         fitted.predict(X)
     with pytest.raises(ValueError, match="C has 2 columns but the training C has 1"):
         fitted.predict(X, np.hstack([C, C]))
@@ -228,7 +228,7 @@ def test_2sls_is_the_closed_form(exogenous):
 @needs_linearmodels
 def test_2sls_needs_an_instrument_for_every_regressor():
     X, y, Z, _ = confounded()
-    with pytest.raises(ValueError, match="Z has 1 columns but X has 2"):
+    with pytest.raises(ValueError, match="Z has 1 column but X has 2"):
         TwoStageLeastSquares().fit(np.hstack([X, X**2]), y, Z)
 
 

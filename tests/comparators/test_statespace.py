@@ -213,7 +213,7 @@ def test_losses_check_their_arguments(loss):
         loss([1.0, 0.0], [1.0, 1.0])
     with pytest.raises(ValueError, match="squared_return contains -1.0; a number of at least 0"):
         loss([1.0, 2.0], [1.0, -1.0])
-    with pytest.raises(ValueError, match="variance has 1 rows but squared_return has 2"):
+    with pytest.raises(ValueError, match="variance has 1 row but squared_return has 2"):
         loss([1.0], [1.0, 1.0])
 
 

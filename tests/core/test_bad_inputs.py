@@ -791,10 +791,10 @@ def test_what_a_filter_says_of_other_mistakes():
     batch = model.filter(X).embedding
     for use, words in (
         (lambda: model.filter(X, prior=batch), "prior is a batch of 24"),
-        (lambda: model.filter(X, prior=Z[:, :1]), "prior has 1 columns"),
-        (lambda: model.start(km.MeanEmbedding([0.0, 1.0])), "prior has 1 columns"),
+        (lambda: model.filter(X, prior=Z[:, :1]), "prior has 1 column"),
+        (lambda: model.start(km.MeanEmbedding([0.0, 1.0])), "prior has 1 column"),
         (lambda: model.filter(X[:, :1]), "X has 1 features, but KernelBayesFilter"),
-        (lambda: model.start().update([1.0]), "x has 1 columns"),
+        (lambda: model.start().update([1.0]), "x has 1 column"),
         (lambda: model.start().update(X), "x has shape"),
         (lambda: model.score(X, Z[:5]), "Z has 5 rows but X has 24"),
         (lambda: model.score(X, Z[:, :1]), "Z"),
@@ -805,8 +805,8 @@ def test_what_a_filter_says_of_other_mistakes():
         (lambda: squared.start().update(X[0], (X[:1], Z[:1], 1.0)), "supervision.*importance"),
         (lambda: model.filter(X, supervision=(X[:3], Z[:3], 1.0)), "X_s has 3 rows"),
         (lambda: model.filter(X, supervision=(X, Z[:3], 1.0)), "z_s has 3 rows"),
-        (lambda: model.filter(X, supervision=(X, Z[:, :1], 1.0)), "z_s has 1 columns"),
-        (lambda: model.filter(X, supervision=(X[:, :1], Z, 1.0)), "x_s has 1 columns"),
+        (lambda: model.filter(X, supervision=(X, Z[:, :1], 1.0)), "z_s has 1 column"),
+        (lambda: model.filter(X, supervision=(X[:, :1], Z, 1.0)), "x_s has 1 column"),
         (lambda: model.filter(X, supervision=(X, Z, [1.0, 2.0])), "strength has 2 values"),
         (lambda: model.filter(X, supervision=lambda t, x, m: 3), "supervision must be a tuple"),
         (lambda: model.filter(X, supervision=lambda t, x, m: (x, m.mean())), "supervision must be"),
@@ -970,6 +970,8 @@ def test_masked_values_are_missing_values(door):
     """Reading through the mask would use the numbers somebody marked as wrong."""
     with pytest.raises(ValueError, match="mask|NaN"):
         DOORS[door][1](np.ma.masked_array(good(), good() > 1))
+    with pytest.raises(ValueError, match="mask|NaN"):
+        DOORS[door][1]([*np.ma.masked_array(good(), good() > 1)])
 
 
 def test_text_columns_of_a_data_frame_are_named():
@@ -1197,7 +1199,7 @@ def test_what_densities_say_of_other_mistakes():
         (lambda: line.cdf(y, X, paired=3), "paired"),
         (lambda: line.score_samples(X, y[:3]), "3.*24"),
         (lambda: line.pdf(X, X), "Y has 2 columns.*1"),
-        (lambda: plane.pdf(y, X), "Y has 1 columns.*2"),
+        (lambda: plane.pdf(y, X), "Y has 1 column.*2"),
         (lambda: line.pdf(y, X[:, :1]), "X has 1 features, but ConditionalDensity"),
         (lambda: line.predict_quantile(X, 1.5), "q is 1.5.*between 0 and 1"),
         (lambda: line.predict_quantile(X, -0.1), "q is -0.1"),

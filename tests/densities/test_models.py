@@ -296,7 +296,7 @@ def test_settings_of_the_laws():
         (lambda: make_triangle(5, given=("x", "x")), r"given is \('x', 'x'\); one or two of"),
         (lambda: make_triangle(5, given="xyz"), "given is 'xyz'; one or two of"),
         (lambda: make_triangle(5, sigma=0.0), "sigma is 0.0"),
-        (lambda: make("mvn", 3).density([[1.0]], [[1.0]]), "Y has 1 columns but the model has 2"),
+        (lambda: make("mvn", 3).density([[1.0]], [[1.0]]), "Y has 1 column but the model has 2"),
         (lambda: make("beta", 3).density([1.0], [[1.0, 2.0]]), "X has 2 columns but the model"),
         (lambda: make("beta", 3).density([1.0, np.nan], [[1.0]]), "Y contains NaN"),
         (lambda: make("beta", 3).density([1.0, 2.0], [[1.0]], paired=True), "Y has 2 rows but X"),

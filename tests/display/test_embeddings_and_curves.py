@@ -304,8 +304,8 @@ class TestTrack:
         make = km.display.TrackDisplay.from_estimator
         for options, words in (
             ({"truth": Z[:9]}, "truth has 9 rows but the track has 40"),
-            ({"truth": Z[:, 0]}, "truth has 1 columns but the track has 2"),
-            ({"observations": X[:, :1]}, "observations has 1 columns but the track has 2"),
+            ({"truth": Z[:, 0]}, "truth has 1 column but the track has 2"),
+            ({"observations": X[:, :1]}, "observations has 1 column but the track has 2"),
             ({"times": [1, 2]}, r"times has shape \(2,\); \(40,\) is needed"),
             ({"level": 1.0}, "level is 1.0"),
             ({"lengths": [30]}, "lengths sums to 30"),

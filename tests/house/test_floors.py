@@ -15,7 +15,17 @@ import pytest
 
 SRC = Path(__file__).parents[2] / "src"
 FLOORS = [
-    *("core", "metrics", "kernels", "embedding", "features", "regression", "densities", "chains"),
+    *(
+        "interrupt",
+        "core",
+        "metrics",
+        "kernels",
+        "embedding",
+        "features",
+        "regression",
+        "densities",
+        "chains",
+    ),
     *("bayes", "filtering", "instruments", "hmm", "statespace", "adapters", "datasets"),
     *("comparators", "display", "app", "__main__"),
 ]

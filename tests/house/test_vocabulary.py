@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from version1_questions import LINE, PLANE
 
 import kernelmean as km
@@ -230,6 +230,16 @@ class TestLaws:
     def test_shape(self, law, verb):
         found, expected = asked(verb, *law)
         assert found == expected
+
+    def test_settings_of_numpy_change_nothing(self, law):
+        """Far away densities vanish: an underflow, which the caller may have made an error."""
+        it, m, d = law
+        Y = np.random.default_rng(0).uniform(5.0, 50.0, size=(m, d))
+        for ask in [*(ask for ask, _ in VERBS.values()), lambda law, Y: law.crps(Y)]:
+            expected = ask(it, Y)
+            with np.errstate(all="raise"):
+                found = ask(it, Y)
+            assert_array_equal(found, expected)
 
     def test_to_frame(self, law):
         pd = pytest.importorskip("pandas")

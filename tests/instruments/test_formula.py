@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import json
 import time
 import zipfile
@@ -391,3 +392,17 @@ def test_columns_of_categories_are_counted_as_they_are_made(market):
     table = market.assign(region=market["region"].astype("category"))
     *_, C = read_formula(f"sales ~ {part} + [price ~ wave]", table)
     assert C.shape[1] == 3 * 3 + 2
+
+
+def test_a_category_of_many_values_is_told_in_short(market):
+    table = market.assign(shop=[f"shop {i % 9}" for i in range(len(market))])
+    formula = "sales ~ C(shop) + [price ~ wave]"
+    iv = km.KernelIV.from_formula(formula, table, kernel_x="linear", kernel_z="linear")
+    told = iv.summary().table["value"]
+    assert len(told["Data and stages"]["exogenous regressors"].split(", ")) == 8
+    lines = [re.split("  +", line) for line in iv.summary().splitlines() if "shop" in line]
+    assert lines[:2] == [
+        ["formula", "sales ~ C(shop) + [price ~ wave]"],
+        ["exogenous regressors", "C(shop) (9 values)"],
+    ]
+    assert lines[2:] == [["C(shop) (9 values)", "columns of 0 and 1"]] * 2

@@ -296,7 +296,7 @@ REFUSED = {
     "numbers": (np.ones((2, 9)), "2 row.* row 0"),
     "a stretched matrix": (1.1 * turns(2), "A Aᵀ = I"),
     "eight columns": (np.ones((2, 8)), "8 columns"),
-    "one column": (np.ones(4), "1 columns"),
+    "one column": (np.ones(4), "1 column"),
     "not a number": (np.full((1, 9), np.nan), "NaN"),
 }
 

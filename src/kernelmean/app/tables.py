@@ -397,7 +397,7 @@ def complete(
 def check_enough(count: int, what: str = "rows") -> None:
     """Refuse what no estimate can come of."""
     if count < SMALLEST:
-        raise UserError(f"{count} {what} are too few; at least {SMALLEST} are needed")
+        raise UserError(f"too few {what}, {count}; at least {SMALLEST} are needed")
 
 
 def check_sample(frame: pd.DataFrame, what: str = "rows", count: int | None = None) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..core import Rows
+from ..core.checks import counted
+from ..core.summary import in_short
 
 MODEL = "model.km"
 SHOWN = 12  # rows in a table
@@ -75,14 +77,18 @@ def number(value: Any, digits: int = 3) -> str:
     return minus(f"{value:,.{max(0, digits - 1 - exponent)}f}")
 
 
-def amount(every: Any) -> int:
+def amount(every: Any, noun: str = "row") -> str:
     """How many rows a table has, or those that are read in blocks."""
+    return counted(_amount(every), noun)
+
+
+def _amount(every: Any) -> int:
     return every.n if isinstance(every, Rows) else len(every)
 
 
 def some_of(rows: Any, every: Any) -> list[str]:
     """What to say where some rows are looked at, and all, or all without a gap, learned from."""
-    few, n = len(rows), amount(every)
+    few, n = len(rows), _amount(every)
     looked = f"Pictures, shares and tests are of {few:,} of the {n:,} rows"
     told = [f"{looked}; the model is of all of them."] if few < n else left_out(every)
     return [*told, *codes(rows)]
@@ -91,7 +97,7 @@ def some_of(rows: Any, every: Any) -> list[str]:
 def left_out(rows: Any) -> list[str]:
     """What to say of a table that lacks rows of its file."""
     gone = getattr(rows, "attrs", {}).get(LEFT_OUT, 0)
-    whole = gone + amount(rows)
+    whole = gone + _amount(rows)
     told = f"Left out are {gone:,} of {whole:,} rows, which have a missing value (--drop-missing)."
     return [told] if gone else []
 
@@ -179,7 +185,8 @@ def names(columns: Sequence[Any], code: bool = False) -> str:
     >>> names("ab", code=True), names("abcdefghijklmnop")
     ('`a` and `b`', 'a, b, c, d, e, f, g, h, i, j, k, l and 4 more')
     """
-    *first, last = _shortened([f"`{c}`" if code else str(c) for c in columns] or [""])
+    told = dict.fromkeys(in_short([*map(str, columns)]).values())
+    *first, last = _shortened([f"`{c}`" if code else c for c in told] or [""])
     return f"{', '.join(first)} and {last}" if first else last
 
 

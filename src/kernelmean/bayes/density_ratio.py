@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import Array, Block, Labels, Line, Moments, Rows, Summary, arrays
-from ..core.checks import as_points, check_order, column_names, note_columns
+from ..core.checks import as_points, check_order, column_names, counted, note_columns
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import SEARCH_ROWS
 from ..core.moments import Order, canonical_order, copies, evenly
@@ -158,7 +158,7 @@ class DensityRatio(Estimator):
         found, expected = Z.shape[1], self.features_.n_features_in_
         if found != expected:
             raise ValueError(
-                f"Z has {found} columns but the denominator has {expected} (X has {found} "
+                f"Z has {counted(found, 'column')}, the denominator {expected} (X has {found} "
                 f"features, but {type(self).__name__} is expecting {expected} features as input)"
             )
         values = self._values(Z, self.features_.transform(Z))

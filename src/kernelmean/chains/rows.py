@@ -157,7 +157,7 @@ def as_inputs(
         raise ValueError(f"{name} is None; the model was fitted with {count} of them")
     found = arrays.to_numpy(checks.as_points(inputs, name))
     if found.shape[0] != n:
-        raise ValueError(f"{name} has {found.shape[0]} rows; {n} are needed")
+        raise ValueError(f"{name} has {checks.counted(found.shape[0], 'row')}; {n} are needed")
     if count is not None:
         checks.check_columns(found, count, name, "those of fitting")
     return found

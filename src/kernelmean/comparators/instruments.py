@@ -201,7 +201,8 @@ class TwoStageLeastSquares(_Comparator):
         Z = Z[:, : Z.shape[1] - C.shape[1]]
         if Z.shape[1] < X.shape[1]:
             raise ValueError(
-                f"Z has {Z.shape[1]} columns but X has {X.shape[1]}; at least as many are needed"
+                f"Z has {checks.counted(Z.shape[1], 'column')} but X has {X.shape[1]}; "
+                "at least as many are needed"
             )
         exogenous = np.column_stack([np.ones(len(y)), C])
         self.results_ = IV2SLS(y, exogenous, X, Z).fit(cov_type="robust")

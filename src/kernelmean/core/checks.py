@@ -162,7 +162,7 @@ def _as_numpy(X, name: str) -> np.ndarray:
     """A NumPy array of real or complex numbers."""
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
         _refuse_odd_columns(X, name)
-    if np.ma.is_masked(X):
+    if any(map(np.ma.is_masked, X if isinstance(X, list | tuple) else [X])):
         raise ValueError(f"{name} has masked (missing) values; remove or impute them first")
     try:
         X = _table_values(X) if hasattr(X, "iloc") else np.asarray(X)
@@ -266,10 +266,17 @@ def as_new_points(estimator, X, name: str = "X") -> Array:
     return points
 
 
+def counted(n: int, noun: str) -> str:
+    """'1 row', '2 rows'."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
 def check_lengths(n: int, m: int, first: str, second: str) -> None:
     """Two arguments that must have as many rows as each other."""
     if n != m:
-        raise ValueError(f"{second} has {m} rows but {first} has {n}; they must be equal")
+        raise ValueError(
+            f"{second} has {counted(m, 'row')} but {first} has {n}; they must be equal"
+        )
 
 
 def pairs_wanted(m: int, n: int, paired: bool | None) -> bool:
@@ -284,7 +291,8 @@ def pairs_wanted(m: int, n: int, paired: bool | None) -> bool:
         return False
     if m == n:
         return True
-    advice = f"Y has {m} rows but X has {n}; for a table, a row for each x, ask with paired=False"
+    found = f"Y has {counted(m, 'row')} but X has {n}"
+    advice = f"{found}; for a table, a row for each x, ask with paired=False"
     if paired:
         raise ValueError(advice)
     warn_caller(f"{advice}: this will be an error", FutureWarning)
@@ -294,7 +302,7 @@ def pairs_wanted(m: int, n: int, paired: bool | None) -> bool:
 def check_columns(X, d: int, name: str, where: str) -> None:
     """Points must have the columns of the points they are compared with."""
     if X.shape[1] != d:
-        raise ValueError(f"{name} has {X.shape[1]} columns but {where} has {d}")
+        raise ValueError(f"{name} has {counted(X.shape[1], 'column')} but {where} has {d}")
 
 
 def check_order(X, names: Sequence[str] | None, name: str, where: str) -> None:
@@ -348,7 +356,9 @@ def as_each(values, k: int, name: str, *, zero: bool = False) -> np.ndarray:
     """A positive number (or zero, when that has a meaning), or one for each of k."""
     given = np.ravel(np.asarray(values, dtype=object))
     if len(given) not in (1, k):
-        raise ValueError(f"{name} has {len(given)} values; one, or one for each of {k}, is needed")
+        raise ValueError(
+            f"{name} has {counted(len(given), 'value')}; one, or one for each of {k}, is needed"
+        )
     return np.array([check_positive(value, name, zero=zero) for value in given])
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from . import arrays
-from .checks import Array, as_vector
+from .checks import Array, as_vector, counted
 from .labels import Labels, as_dates
 
 
@@ -17,7 +17,7 @@ def check_sequences(lengths, n: int) -> list[slice]:
     if counts.size == 0 or np.any(counts < 1) or np.any(counts % 1):
         raise ValueError(f"lengths is {lengths!r}; a list of whole numbers, 1 or more, is needed")
     if counts.sum() != n:
-        raise ValueError(f"lengths sums to {int(counts.sum())} but X has {n} rows")
+        raise ValueError(f"lengths sums to {int(counts.sum())} but X has {counted(n, 'row')}")
     stops = np.cumsum(counts).astype(int)
     return [slice(int(stop - count), int(stop)) for stop, count in zip(stops, counts, strict=True)]
 

@@ -1,5 +1,7 @@
 """A fitted model in words and numbers: text on a terminal, a table in a notebook."""
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -8,6 +10,8 @@ from typing import Any, Self
 import numpy as np
 
 from .labels import pandas
+
+SHOWN = 6  # columns of one category that are each told by name
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,19 @@ class Line:
     @classmethod
     def listed(cls, name: str, names: Sequence[str]) -> Self:
         """Names, one after the other."""
-        text = ", ".join(names) or "none"
-        return cls(name, text, text)
+        shown = dict.fromkeys(in_short(names).values())
+        return cls(name, ", ".join(names) or "none", ", ".join(shown) or "none")
+
+
+def in_short(names: Sequence[str]) -> dict[str, str]:
+    """How each name is told: columns of a category, "C(a)[T.1]", as one where they are many.
+
+    >>> set(in_short([f"C(a)[T.{j}]" for j in range(1, 60)]).values())
+    {'C(a) (60 values)'}
+    """
+    of = {name: re.sub(r"\[T\.[^]]*\]", "", name) for name in names}
+    count = Counter(of.values())
+    return {k: f"{v} ({count[v] + 1} values)" if count[v] > SHOWN else k for k, v in of.items()}
 
 
 def numbers(values: Any) -> str:

@@ -7,11 +7,13 @@ from typing import Any, Self
 import numpy as np
 
 from ..core import Array, Interval, Saveable, arrays, checks
+from ..core.threads import doors
 from .laws import MovedLaws
 
 TIES = 1e-9  # of the largest level: so much are those of equal rows apart
 
 
+@doors()
 @dataclass(frozen=True)
 class ConformalDensity(Saveable):
     """Intervals and regions that hold with the probability they say, whatever the density is.

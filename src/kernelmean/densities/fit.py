@@ -148,8 +148,8 @@ class Fit(Saveable):
         lost = xp.astype(xp.abs(total) < 1e-12, left.dtype)
         if bool(xp.any(lost > 0)):
             checks.warn_numerical(
-                f"{int(xp.sum(lost))} rows of X are so far from the data that their weights are "
-                "zero; the marginal density is given there"
+                f"weights are zero at {checks.counted(int(xp.sum(lost)), 'row')} of X, so far from "
+                "the data; the marginal density is given there"
             )
         return xp.concat([(lost / self.smoother.n)[:, None], left * (1.0 - lost)[:, None]], axis=1)
 

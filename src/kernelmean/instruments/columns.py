@@ -74,8 +74,8 @@ class Roles(Saveable):
         points = checks.as_points(X, name, one_d=False)
         if points.shape[1] != len(names):
             raise ValueError(
-                f"{name} has {points.shape[1]} columns; {len(names)} are needed: {len(self.x)} "
-                f"of X and {len(self.c)} of C (or pass C separately)"
+                f"{name} has {checks.counted(points.shape[1], 'column')}; {len(names)} are needed: "
+                f"{len(self.x)} of X and {len(self.c)} of C (or pass C separately)"
             )
         return points
 

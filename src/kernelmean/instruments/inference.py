@@ -107,7 +107,7 @@ class Strength(Saveable):
     def carried(self) -> list[str]:
         """For each regressor what is to be said where few rows carry the F."""
         rows = np.full(len(self.names), np.inf) if self.rows is None else self.rows
-        return [f" (carried by about {r:.0f} rows)" if r < CARRIED else "" for r in rows]
+        return [f" (carried by few rows, about {r:.0f})" if r < CARRIED else "" for r in rows]
 
     def __str__(self) -> str:
         rows = zip(self.names, self.partial_r2, self.f, self.df, self.carried, strict=True)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..core import Block, Line, Summary
-from ..core.summary import kernel_lines
+from ..core.summary import in_short, kernel_lines
 from .choice import StructuralDraft
 from .fit import StructuralFit
 from .groups import kind_of
@@ -114,7 +114,10 @@ def _plain(fit: StructuralFit, i: int, names: list[str]) -> list[Line]:
     polynomial, bent = fit.draft.bases[i].polynomial, fit.draft.bent(i)
     lines = [(j, "linear", "a straight line") for j in polynomial.straight]
     lines += [(j, "category", f"{len(levels)} categories") for j, levels in polynomial.categories]
-    return [Line(names[j], value, text) for j, value, text in lines if j not in bent]
+    short = in_short(names)  # columns of one category are one line
+    told = {short[names[j]]: (value, text) for j, value, text in lines if j not in bent}
+    each = ((k, v, text if k in names else "columns of 0 and 1") for k, (v, text) in told.items())
+    return [Line(*line) for line in each]
 
 
 def _numbers(model: Any, fit: StructuralFit) -> Block:

@@ -233,8 +233,8 @@ def rotation_points(X, name: str) -> Array:
     p = math.isqrt(X.shape[1])
     if p * p != X.shape[1] or p < 2:
         raise ValueError(
-            f"{name} has {X.shape[1]} columns; rotation matrices with their rows laid end to end, "
-            "9 columns for those of space, are needed"
+            f"{name} has {checks.counted(X.shape[1], 'column')}; rotation matrices with their rows "
+            "laid end to end, 9 columns for those of space, are needed"
         )
     A = arrays.to_numpy(X).reshape(-1, p, p)
     off = np.abs(A @ A.transpose(0, 2, 1) - np.eye(p)).max(axis=(1, 2))

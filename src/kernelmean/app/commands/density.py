@@ -319,7 +319,7 @@ def report(a: Densities, source: str, asked: Any = None) -> Report:
     return analysis(
         SAY,
         f"{names(a.y)} given {names(a.x)}",
-        f"Conditional density · {source} · {words.amount(a.every):,} rows",
+        f"Conditional density · {source} · {words.amount(a.every)}",
         [headline(a, name) for name in a.y],
         a.notes,
         {"The densities": [*shown, Numbers(intervals(a))], "Along each column": moved},

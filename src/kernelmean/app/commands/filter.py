@@ -246,7 +246,8 @@ def errors(a: Tracks) -> list[Block]:
 def answers(a: Tracks) -> Grid:
     """Means and intervals at the last rows, or at the last row of each trajectory."""
     if len(a.test.lengths) == 1:
-        part, where = a.table.tail(words.SHOWN), f"the last {min(words.SHOWN, len(a.table))} rows"
+        part = a.table.tail(words.SHOWN)
+        where = f"the last {words.amount(part)}"
     else:
         ends = [s.stop - 1 for s in a.test.slices[: words.SHOWN]]
         part, where = a.table.iloc[ends], "the last row of each trajectory"
@@ -323,7 +324,7 @@ def report(a: Tracks, source: str) -> Report:
     return analysis(
         SAY,
         f"{names(s.state)}, followed through {names(s.observe)}",
-        f"Kernel Bayes filter · {source} · {len(a.test.frame):,} rows",
+        f"Kernel Bayes filter · {source} · {words.amount(a.test.frame)}",
         [headline(a)],
         notes(a),
         {

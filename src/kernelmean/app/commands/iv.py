@@ -570,7 +570,7 @@ def report(a: Analysis, source: str, rows: Any = None) -> Report:
     return analysis(
         SAY,
         f"The effect of {names(a.columns.x)} on {a.columns.y}",
-        f"Kernel instrumental-variable regression · {source} · {words.amount(a.data.all):,} rows",
+        f"Kernel instrumental-variable regression · {source} · {words.amount(a.data.all)}",
         [*(headline(a, column) for column in a.columns.x), _design(a)],
         warnings_of(a),
         {

@@ -150,7 +150,7 @@ def facts(a: Posteriors) -> list[Fact]:
         return []
     reg_prior, reg = a.model.regularisers(a.given)  # η, and λ or δ
     values = {
-        "Prior": f"{len(a.given):,} samples",
+        "Prior": words.amount(a.given, "sample"),
         "Regulariser of the prior, η": "given" if reg_prior is None else number(reg_prior),
         "Regulariser of the posterior": number(reg),
     }
@@ -233,7 +233,7 @@ def report(a: Posteriors, source: str, asked: Any = None) -> Report:
     return analysis(
         SAY,
         f"{names(a.latent)} given {names(s.observed)}",
-        f"Kernel Bayes' rule · {source} · {words.amount(a.every):,} pairs",
+        f"Kernel Bayes' rule · {source} · {words.amount(a.every, 'pair')}",
         [headline(a, name) for name in a.latent[:CORNER]],
         [*words.some_of(a.pairs, a.every), *notes],
         {"The posteriors": [answers(a), *(corner(a, row) for row in shown)]},
