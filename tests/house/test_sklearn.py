@@ -297,6 +297,22 @@ def test_columns_named_by_text_and_by_number_are_refused(estimator, xy):
         clone(estimator).fit(X, xy[1][:, 0])
 
 
+@pytest.mark.parametrize(
+    "model", [km.ConditionalEmbedding(reg=0.1), km.KernelBayes(reg=0.1), km.Nystroem()], ids=repr
+)
+def test_columns_named_by_numbers_in_another_order_are_refused(model, xy):
+    """By place they would be taken for each other; other numbers say nothing."""
+    pd = pytest.importorskip("pandas")
+    X, ask = pd.DataFrame(xy[0]), "transform" if hasattr(model, "transform") else "predict"
+    fitted = clone(model).fit(X, xy[1][:, 0])
+    with pytest.raises(ValueError, match=r"X has columns \['1', '0'\] but the training X has"):
+        getattr(fitted, ask)(X[[1, 0]])
+    found = getattr(fitted, ask)(X.set_axis([3, 7], axis=1))
+    assert_array_equal(found, getattr(fitted, ask)(xy[0]))
+    swapped = clone(model).fit(X[[1, 0]], xy[1][:, 0])
+    assert getattr(swapped, ask)(X[[1, 0]]).shape == found.shape
+
+
 @pytest.mark.filterwarnings("ignore::kernelmean.NumericalWarning")  # folds reach further
 @pytest.mark.parametrize(
     "model",

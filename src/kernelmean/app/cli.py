@@ -49,6 +49,17 @@ class Commands(TyperGroup):
             fail("interrupted", code=130)
         sys.exit(code if isinstance(code, int) else 0)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """And refuse options given twice, of which the parser would take the last."""
+        found = _, command, words = super().resolve_command(ctx, args)
+        own: Any = command.context_class(command, parent=ctx, **command.context_settings)
+        given = command.make_parser(own).parse_args(args=[*words])[2]
+        for told in given:
+            if given.count(told) > 1 and not getattr(told, "is_flag", True):
+                times = f"{told.opts[0]} is given {given.count(told)} times; once is needed"
+                raise UserError(times + ", with all names by commas" * (told.metavar == "NAMES"))
+        return found
+
 
 app = typer.Typer(cls=Commands, add_completion=False)
 

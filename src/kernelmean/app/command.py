@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 from rich.markup import escape
-from typer.core import TyperCommand
 
 from ..core import Rows, checks
 from ..core.minimise import SEARCH_ROWS
@@ -158,21 +157,6 @@ class Shared(Answering):
         return Rows(Blocks(read, take, terminal.Pace(path.name, self.quiet, self.verbose)))
 
 
-class Once(TyperCommand):
-    """A command that refuses an option given twice, of which the parser would take the last."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As the parser does."""
-        given = self.make_parser(ctx).parse_args(args=[*args])[2]
-        for told in given:
-            if given.count(told) > 1 and not getattr(told, "is_flag", True):
-                names = ", with all names by commas" if told.metavar == "NAMES" else ""
-                raise UserError(
-                    f"{told.opts[0]} is given {given.count(told)} times; once is needed{names}"
-                )
-        return super().parse_args(ctx, args)
-
-
 @dataclass(frozen=True)
 class Command:
     """A command of the console.
@@ -210,7 +194,7 @@ class Command:
         parameters = self.parameters()
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         call.__annotations__ = {p.name: p.annotation for p in parameters}
-        app.command(self.name, cls=Once, help=inspect.getdoc(self.run))(call)
+        app.command(self.name, help=inspect.getdoc(self.run))(call)
 
     def answer(self, words: list[str]) -> Report:
         """What the command finds when these words are typed after it; nothing is written."""

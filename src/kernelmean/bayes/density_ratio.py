@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Array, Block, Labels, Line, Moments, Rows, Summary, arrays
+from ..core import Array, Block, Line, Moments, Rows, Summary, arrays
 from ..core.checks import as_points, check_order, column_names, counted, note_columns
 from ..core.elsewhere import by_blocks, few_of
 from ..core.minimise import SEARCH_ROWS
@@ -153,7 +153,7 @@ class DensityRatio(Estimator):
     def predict(self, Z) -> Array:
         """r(z) floored at zero, shape (m,)."""
         check_is_fitted(self)
-        check_order(Z, Labels.known_to(self).columns, "Z", "the denominator")
+        check_order(Z, getattr(self, "_columns", None), "Z", "the denominator")
         Z = as_points(Z, "Z")
         found, expected = Z.shape[1], self.features_.n_features_in_
         if found != expected:

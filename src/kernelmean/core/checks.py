@@ -254,8 +254,15 @@ def check_finite(X, name: str, gaps: bool = False) -> None:
 
 
 def note_columns(estimator, X, reset: bool = True) -> None:
-    """Number and names of the columns of X, kept on the estimator or compared with those kept."""
-    validate_data(estimator, as_table(X), reset=reset, skip_check_array=True)
+    """Number and names of the columns of X, kept on the estimator or compared with those kept.
+
+    scikit-learn has no eye for names that are numbers; of these another order is refused.
+    """
+    table = as_table(X)
+    validate_data(estimator, table, reset=reset, skip_check_array=True)
+    if reset:
+        estimator._columns = column_names(table)
+    check_order(table, getattr(estimator, "_columns", None), "X", "the training X")
 
 
 def as_new_points(estimator, X, name: str = "X") -> Array:

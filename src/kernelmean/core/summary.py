@@ -67,7 +67,8 @@ def kernel_lines(kernel: Any, names: Sequence[str]) -> list[Line]:
         return [Line("kernel", kernel, repr(kernel))]
     each = zip(names, np.broadcast_to(np.asarray(scale, dtype=float), len(names)), strict=True)
     along = [Line.of(f"lengthscale of {name}", float(s)) for name, s in each]
-    return [Line("kernel", kernel, type(kernel).__name__), *along]
+    inner = getattr(kernel, "kernel", kernel)  # of one on bent scales
+    return [Line("kernel", kernel, type(inner).__name__), *along]
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,8 @@ def _against_a_line(fit: StructuralFit) -> list[Line]:
     if fit.gain is None:
         return []
     gain, error = fit.gain
-    share = f"{100 * gain:.2g}% ± {100 * error:.2g}% of the squared error on rows left out"
+    told = " ± ".join(f"{float(f'{100 * v:.2g}'):g}%" for v in fit.gain)
+    share = f"{told} of the squared error on rows left out"
     if fit.draft.bare and fit.draft.trend == 1 and not fit.draft.crossed:
         text = "2SLS: nothing else is clearly better"
     elif gain > 2 * error:

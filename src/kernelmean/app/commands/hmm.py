@@ -195,7 +195,7 @@ RULES = SAY.content["rules"]  # how each rule counts, for readers
 def headline(a: Regimes) -> str:
     """One sentence for each of the first states, and one on where the file ends."""
     said = [
-        SAY("state" if np.isfinite(stay) else "kept", k=k, share=percent(p), stay=number(stay, 2))
+        SAY("state" if stay <= a.n else "kept", k=k, share=percent(p), stay=number(stay, 2))
         for k, (p, stay) in enumerate(zip(a.shares, a.stays, strict=True))
     ]
     last = a.filtered[-1]
@@ -223,7 +223,7 @@ def states(a: Regimes) -> Grid:
         ("state", [str(k) for k in range(a.n_states)]),
         ("share of rows", [f"{100 * share:.1f}%" for share in a.shares]),
         ("in the long run", [f"{100 * share:.1f}%" for share in a.model.startprob_]),
-        ("rows at a time", [number(s) if np.isfinite(s) else "all" for s in a.stays]),
+        ("rows at a time", [number(s) if s <= a.n else "all" for s in a.stays]),
         ("entered", [f"{count:,}" for count in a.entries]),
     ]
     s, m = a.settings, a.model
