@@ -706,20 +706,6 @@ import kernelmean.app
     assert done.returncode in (-signal.SIGINT, 130)
 
 
-def test_interrupted_while_importing(imported_anew, capsys):
-    """Importing the command takes seconds; Ctrl-C there is one line as well."""
-
-    def interrupted(name):
-        if name == "typer":
-            raise KeyboardInterrupt
-
-    imported_anew(interrupted)
-    with pytest.raises(SystemExit) as left:
-        main()
-    assert left.value.code == 130
-    assert capsys.readouterr() == ("", "error: interrupted\n")
-
-
 def test_interrupted(run, csv, monkeypatch):
     def interrupt(*args, **options):
         raise KeyboardInterrupt

@@ -270,7 +270,7 @@ class TestLogSquares:
 
     def test_a_column_of_zeros(self, refused, table):
         table.assign(level=0.0).to_csv("data.csv", index=False)
-        assert "0 rows without gaps" in refused("ssm", "data.csv", *ASKED, "--log-squares")
+        assert "too few rows without gaps, 0" in refused("ssm", "data.csv", *ASKED, "--log-squares")
 
 
 class TestTrial:

@@ -51,8 +51,9 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """And refuse options given twice, of which the parser would take the last."""
-        found = _, command, words = super().resolve_command(ctx, args)
-        own: Any = command.context_class(command, parent=ctx, **command.context_settings)
+        found: Any = super().resolve_command(ctx, args)
+        _, command, words = found
+        own = command.context_class(command, parent=ctx, **command.context_settings)
         given = command.make_parser(own).parse_args(args=[*words])[2]
         for told in given:
             if given.count(told) > 1 and not getattr(told, "is_flag", True):
@@ -78,12 +79,6 @@ def start(context: typer.Context, version: Annotated[bool, SHOWN] = False) -> No
     """Compute with probability distributions through kernel mean embeddings."""
     if context.invoked_subcommand is None:
         print(context.get_help())
-
-
-@app.command(hidden=True, context_settings={"ignore_unknown_options": True})
-def reproduce(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
-    """Moved, with the experiments, out of the package."""
-    raise UserError("kernelmean reproduce is now python -m papers, from a clone of the repository")
 
 
 # Each command brings its estimators: where one is typed, the others need not be read.

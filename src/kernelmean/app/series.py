@@ -260,7 +260,8 @@ def read_times(table: tables.Table, name: str, rows: Rows) -> np.ndarray:
         raise UserError(f"{asked} is {str(value)!r} in row {row}; a number or a date is needed")
     back = [row for s in rows.slices for row in _above(column.iloc[s])]
     if back:
-        raise UserError(f"{asked} goes back in row {back[0]}; sort the file by time")
+        several = "" if rows.names else "; of several series, say by --sequence which is which"
+        raise UserError(f"{asked} goes back in row {back[0]}; sort the file by time{several}")
     times = column.to_numpy()
     whole = times.dtype.kind == "f" and np.array_equal(times, np.round(times))
     return times.astype(int) if whole else times  # years of a column that had gaps, say

@@ -265,7 +265,9 @@ class ObservationDisplay(Display):
     def _draw(self, ax) -> None:
         shade(ax, self.grid_x, self.grid_y, self.density)
         ax.plot(self.grid_x, self.mean, color=PLAIN, lw=1.8)
-        ax.set(xlabel=literal(self.latent_name), ylabel=literal(self.name))
+        name = literal(self.name)
+        name = name if len(name) < 30 else name.replace("innovation of ", "innovation of\n")
+        ax.set(xlabel=literal(self.latent_name), ylabel=name)
 
 
 def _along_latent(

@@ -5,7 +5,7 @@ import numpy as np
 CURVE, PLAIN, DATA = "#0b5394", "#b45f06", "#888888"
 TRUTH, GAP = "#222222", "#f3e9d8"
 DRAWN = 2_000  # points in a picture, at most
-LONG = 32  # letters of a name
+LONG = 50  # letters of a name
 ROOT = 0.65
 
 

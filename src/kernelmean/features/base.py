@@ -35,7 +35,7 @@ class FeatureMap(Estimator):
         if is_far(X):
             new = copy(self)
             new._fit_far(aligned(X=X), y if _is_kernel(y) else kernel)
-            self._become(new)
+            self.__dict__ = new.__dict__
         else:
             self.fit_transform(X, y, kernel)
         return self
@@ -60,7 +60,7 @@ class FeatureMap(Estimator):
         new.n_features_in_ = points.shape[1]
         check_size(new.kernel_, points)
         Phi = new._fit_transform(points)
-        self._become(new)
+        self.__dict__ = new.__dict__  # when whole: what is refused or stopped leaves the last
         return self._contained(Phi, X)
 
     def transform(self, X) -> Any:
@@ -79,10 +79,6 @@ class FeatureMap(Estimator):
     def sums(self, X, weights) -> Array:
         """Σ_i φ(x_i) w_iᵀ over the rows of `X`, shape (r, q), for weights of shape (n, q)."""
         return self.transform(X).T @ weights
-
-    def _become(self, new: Self) -> None:
-        """Adopt a fit that is complete; one that was refused or interrupted never comes here."""
-        self.__dict__ = vars(new)
 
     def _checked(self, X) -> Array:
         check_is_fitted(self)

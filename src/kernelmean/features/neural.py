@@ -185,7 +185,7 @@ class Neural(FeatureMap):
         finally:
             if best.losses:
                 new._keep(best)
-                self._become(new)
+                self.__dict__ = new.__dict__
         return self
 
     def fit_transform(self, X, y=None, kernel=None) -> Any:

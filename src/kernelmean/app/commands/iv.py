@@ -317,13 +317,8 @@ class Analysis:
 
     def display(self, column: str) -> StructuralCurveDisplay:
         """The curve between the 2.5% and 97.5% quantiles of the column, in the units of y."""
-        grid = self.grid(column)
-        curve = self.partial(column, grid)
-        h, band = curve[PREDICTION].to_numpy(), curve[[LOW, HIGH]].to_numpy()
-        plain = None if self.plain is None else curve[PLAIN].to_numpy()
-        names = [column, self.columns.y]
-        seen = self.frame[names].to_numpy().T
-        return StructuralCurveDisplay(grid, h, plain, band, *seen, *names, self.level)
+        how = {"column": column, "level": self.level}
+        return StructuralCurveDisplay.from_estimator(self.model, **how)
 
     def grid(self, column: str) -> np.ndarray:
         """Where a column is drawn."""
@@ -485,7 +480,8 @@ def _design(a: Analysis) -> str:
 
 def curve_figure(a: Analysis, column: str) -> Figure:
     """The structural curve along one column, against plain kernel ridge and the data."""
-    seen = "" if a.plain is None else SAY("seen")
+    display = a.display(column)
+    seen = "" if display.plain is None else SAY("seen")
     known = {"x": column, "y": a.columns.y, "level": level_words(a.level)}
     fit, own, straight = a.model.fit_, len(a.columns.x), ""
     if fit.band is not None and fit.draft.straight(own) and (fit.draft.bare or fit.basis.first):
@@ -493,7 +489,7 @@ def curve_figure(a: Analysis, column: str) -> Figure:
         how = SAY("aside", c=c) if fit.basis.first else SAY("squares")
         straight = " " + SAY("straight", how=how)
     caption = SAY("curve", seen=seen, held=straight + _held(a, column), **known)
-    return Figure(f"curve-{column}", caption, a.display(column).plot)
+    return Figure(f"curve-{column}", caption, display.plot)
 
 
 def _held(a: Analysis, *moved: str) -> str:
