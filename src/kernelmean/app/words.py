@@ -79,27 +79,22 @@ def number(value: Any, digits: int = 3) -> str:
 
 def amount(every: Any, noun: str = "row") -> str:
     """How many rows a table has, or those that are read in blocks."""
-    return counted(_amount(every), noun)
-
-
-def _amount(every: Any) -> int:
-    return every.n if isinstance(every, Rows) else len(every)
+    return counted(every.n if isinstance(every, Rows) else len(every), noun)
 
 
 def some_of(rows: Any, every: Any) -> list[str]:
     """What to say where some rows are looked at, and all, or all without a gap, learned from."""
-    few, n = len(rows), _amount(every)
-    looked = f"Pictures, shares and tests are of {few:,} of the {n:,} rows"
-    told = [f"{looked}; the model is of all of them."] if few < n else left_out(every)
+    looked = f"Pictures, shares and tests are of {len(rows):,} of the {amount(every)}"
+    fewer = isinstance(every, Rows) and len(rows) < every.n
+    told = [f"{looked}; the model is of all of them."] if fewer else left_out(every)
     return [*told, *codes(rows)]
 
 
 def left_out(rows: Any) -> list[str]:
     """What to say of a table that lacks rows of its file."""
     gone = getattr(rows, "attrs", {}).get(LEFT_OUT, 0)
-    whole = gone + _amount(rows)
-    told = f"Left out are {gone:,} of {whole:,} rows, which have a missing value (--drop-missing)."
-    return [told] if gone else []
+    missing = "which have a missing value (--drop-missing)"
+    return [f"Left out are {gone:,} of {gone + len(rows):,} rows, {missing}."] if gone else []
 
 
 def codes(rows: Any) -> Iterator[str]:
