@@ -19,7 +19,6 @@ import itertools
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import interrupt as interrupt
 from .core import moments as moments
 from .core import old_names
 from .core import progress as progress

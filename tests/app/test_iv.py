@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -688,22 +687,18 @@ def test_a_file_of_a_run_before_is_taken_away(tmp_path):
     files.write_all(tmp_path, {"forecast.csv": None})  # none is there
 
 
-@pytest.mark.parametrize("word", ["/usr/bin/kernelmean", "-m"])
-def test_interrupted_while_the_library_is_imported(word):
-    """Python itself then says where it was, unless it is told not to; by its signal it ends."""
-    script = f"""
-import sys
-class Stop:
-    def find_spec(self, name, *more):
-        if name == "numpy":
+def test_interrupted_while_importing(imported_anew, capsys):
+    """Importing the command takes seconds; Ctrl-C there is one line as well."""
+
+    def interrupted(name):
+        if name == "typer":
             raise KeyboardInterrupt
-sys.meta_path.insert(0, Stop())
-sys.argv = [{word!r}]
-import kernelmean.app
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("", "error: interrupted\n")
-    assert done.returncode in (-signal.SIGINT, 130)
+
+    imported_anew(interrupted)
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 130
+    assert capsys.readouterr() == ("", "error: interrupted\n")
 
 
 def test_interrupted(run, csv, monkeypatch):

@@ -19,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 import kernelmean as km
+from kernelmean.app import cli
 from papers import reproduce
 
 REPOSITORY = Path(__file__).parents[2]
@@ -126,6 +127,14 @@ def test_the_command_runs_from_the_root_of_a_clone(papers):
     )
     assert process.returncode == 2
     assert process.stderr.startswith("python -m papers: no experiment is named 'toy-figure'; did")
+
+
+def test_the_command_of_earlier_versions_says_where_it_went():
+    result = CliRunner().invoke(cli.app, ["reproduce", "toy-figure1", "--jobs", "2"])
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: kernelmean reproduce is now python -m papers, from a clone of the repository\n"
+    )
 
 
 def test_the_papers_stay_out_of_the_wheel():

@@ -9,7 +9,7 @@ EXTRA = frozenset({"typer", "rich", "pandas", "pyarrow", "matplotlib", "jinja2"}
 def main() -> None:
     """Run the command line; say how to install the extra where a package of it is missing.
 
-    Importing takes a second or two, in which somebody may change their mind (`interrupt`).
+    Importing takes a second or two, in which somebody may change their mind.
     """
     try:
         gc.disable()  # nothing that is read on the way is ever garbage: .2 s of looking for it
@@ -25,3 +25,6 @@ def main() -> None:
         missing = f"the kernelmean command needs {package}, which is not installed"
         print(f'error: {missing}: pip install "kernelmean[app]"', file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
+        sys.exit(130)

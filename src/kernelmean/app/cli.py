@@ -81,6 +81,12 @@ def start(context: typer.Context, version: Annotated[bool, SHOWN] = False) -> No
         print(context.get_help())
 
 
+@app.command(hidden=True, context_settings={"ignore_unknown_options": True})
+def reproduce(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Moved, with the experiments, out of the package."""
+    raise UserError("kernelmean reproduce is now python -m papers, from a clone of the repository")
+
+
 # Each command brings its estimators: where one is typed, the others need not be read.
 every = [module.name for module in iter_modules(commands.__path__)]
 for name in [name for name in every if name in sys.argv[1:2]] or every:
