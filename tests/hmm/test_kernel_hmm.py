@@ -1148,6 +1148,20 @@ def test_a_state_that_is_never_left_says_so():
     assert "inf" not in told
 
 
+@pytest.mark.parametrize("seed", [710000, 710001, 710004, 710011])
+def test_moments_leave_every_state(seed):
+    """On the edge of the simplex one state was for ever, and the other's share nothing."""
+    rng = np.random.default_rng(seed)
+    states = np.cumsum(rng.random(60) < 0.05) % 2
+    m = km.KernelHMM(2, refine=False, random_state=0)
+    m.fit((3.0 * states + rng.normal(size=60))[:, None])
+    least = 1 / 59
+    assert m.transmat_.min() == pytest.approx(least / (1 + least))
+    assert m.startprob_.min() > least
+    assert_allclose(m.startprob_ @ m.transmat_, m.startprob_, atol=1e-12)
+    assert "never left" not in str(m.summary())
+
+
 def test_the_summary_says_how_normal_laws_did(rng):
     states = np.cumsum(rng.random(200) < 0.1) % 2
     X = (3.0 * states + rng.normal(size=200))[:, None]

@@ -26,7 +26,7 @@ from ..chains.draft import COLUMNS, POINTS, Draft, in_space, on_all
 from ..chains.driven import driven
 from ..chains.em import Climb, random_starts
 from ..chains.emission import SHARES, AnySmoothing, Guard, Shrunken, SmoothingByState, can_smooth
-from ..chains.markov import filtered, predicted
+from ..chains.markov import Chain, filtered, predicted
 from ..chains.model import FittedChain
 from ..chains.model_bayes import ModelBayes
 from ..chains.moments import Coordinates, FarCoordinates, Moments
@@ -116,6 +116,9 @@ class Plan(drafts.Plan):
             chain = self.climbed(draft, space, climbed, smoothing)
             history, converged = np.array(climbed.history), climbed.converged
         else:
+            # on the edge of the simplex a state would never be left: once in all rows, at the least
+            least = np.maximum(found.chain.transmat, 1 / draft.moments.n_pairs)
+            found.chain = Chain.counted(least)
             laws = draft.weighted_rows(found.embeddings)
             chain = self.of_moments(draft, spaces[0], laws, found.chain)
             chain = replace(chain, rule=self.predicting(draft, found))
