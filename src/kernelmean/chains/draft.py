@@ -287,15 +287,13 @@ def choose_bayes(draft: Draft, gamma: np.ndarray, chain: Chain) -> ModelBayes:
     def off(alpha: np.ndarray) -> float:
         return ((alpha - target)[few.seen] ** 2).sum()
 
-    found = [best_rule(*embedded(draft, gamma, scale), few, chain, off) for scale in scales]
+    rules = (ModelBayes(*embedded(draft, gamma, scale), 1.0) for scale in scales)
+    found = [best_rule(rule, few, chain, off) for rule in rules]
     return min(found, key=lambda pair: pair[0])[1]
 
 
-def best_rule(
-    features: FeatureMap, O: np.ndarray, few: Rows, chain: Chain, loss: Callable
-) -> tuple[float, ModelBayes]:
-    """The λ at which the filtered probabilities of some rows lose least, and what they lose."""
-    rule = ModelBayes(features, O, 1.0)
+def best_rule(rule: ModelBayes, few: Rows, chain: Chain, loss: Callable) -> tuple[float, Any]:
+    """What the filtered probabilities of some rows lose at the least, and the rule with that λ."""
     regs, shares = rule.size * REGS, rule.shares_of(few.points, few.seen)
     found = rule.compared(regs, shares, chain.along(few.inputs), few.sequences)
     losses = [loss(alpha) for alpha in found]

@@ -18,15 +18,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.ndimage import median_filter
 from scipy.special import logsumexp
 
 from ..chains import draft as drafts
 from ..chains import em
 from ..chains.draft import COLUMNS, POINTS, Draft, in_space, on_all
 from ..chains.driven import driven
-from ..chains.em import Climb, random_starts
+from ..chains.em import Climb, Refinement, random_starts
 from ..chains.emission import SHARES, AnySmoothing, Guard, Shrunken, SmoothingByState, can_smooth
-from ..chains.markov import Chain, filtered, predicted
+from ..chains.markov import Chain, predicted
 from ..chains.model import FittedChain
 from ..chains.model_bayes import ModelBayes
 from ..chains.moments import Coordinates, FarCoordinates, Moments
@@ -52,7 +53,10 @@ FEWEST = 100  # rows from which on it is asked of what densities are
 FAR = 30.0  # log-likelihood by which a way may be behind before it is looked into
 STARTED = 1_000  # rows that starts are compared on, and spaces where densities may be in several
 # what laws are shrunk towards, more and more: normal laws, and those of t with four degrees
-TOWARDS = {degrees: [Shrunken(share, degrees) for share in SHARES] for degrees in (None, 4.0)}
+TAILS = 4.0
+TOWARDS = {degrees: [Shrunken(share, degrees) for share in SHARES] for degrees in (None, TAILS)}
+# rows around an outlier, times that it is as far as others, distances of quartiles, share of rows
+AROUND, GAP, LEAST, MOST = 5, 2.0, 4.0, 0.05
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ class Plan(drafts.Plan):
             found.chain = Chain.counted(least)
             laws = draft.weighted_rows(found.embeddings)
             chain = self.of_moments(draft, spaces[0], laws, found.chain)
-            chain = replace(chain, rule=self.predicting(draft, found))
+            chain = replace(chain, rule=choose_reg(draft, found, self.reg))
             history, converged, compared = np.empty(0), True, {}
         chain = chain.reordered(np.argsort(-chain.chain.startprob, kind="stable"))
         values = spectrum.singular_values
@@ -165,12 +169,6 @@ class Plan(drafts.Plan):
         rule = self.rule(draft, climbed.gamma, climbed.chain) if self.reg or not own else None
         return FittedChain(climbed.chain, *laws, rule)
 
-    def predicting(self, draft: Draft, found: SpectralFit) -> ModelBayes:
-        """Kernel Bayes' rule with the λ given, or the one that predicts best."""
-        if self.reg is None:
-            return choose_reg(draft, found)
-        return ModelBayes(draft.coordinates.features, found.embeddings, float(self.reg))
-
 
 # ------------------------------------------------------------ its steps
 
@@ -204,7 +202,7 @@ class Found(drafts.Found):
         total = 0.0
         for used, learned in zip(some.halves(em.STRETCHES), self.held.climbs, strict=True):
             learned = self.on_half(some, used, learned)
-            known = filtered(learned.logb, learned.chain, some.sequences)[1]
+            known = em.known(some, learned)[1]
             alone = logsumexp(learned.logb, b=learned.chain.startprob, axis=1)
             total += float((known - alone)[some.seen & ~used].sum())
         return total
@@ -242,10 +240,10 @@ def refine(
 def searched(plan: Plan, draft: Draft, space: Variates | None, begun: list, limit: int) -> Found:
     """EM in one space on some rows, and what rows held out choose.
 
-    Two ways lead there, each with its own best start: from embeddings towards normal laws (or laws
-    of t, where these are likelier), and from those towards embeddings. That by which rows are
-    likelier, held out and by EM on all of them, is taken; the second is not looked into where it is
-    far behind by rows left out one at a time.
+    Ways lead there, each with its own best start: from embeddings towards normal laws (or laws of
+    t, where these are likelier), and from those towards embeddings. That by which rows are
+    likelier, held out and by EM on all of them, is taken. Where rows are outliers, on which the
+    others may have spent a state, one is from laws of t, begun on the rest.
     """
     search = plan.search(draft, space, limit)
     few = search.on(search.rows.stretches(STARTED)[1])
@@ -260,18 +258,56 @@ def searched(plan: Plan, draft: Draft, space: Variates | None, begun: list, limi
         kernel, held = kernel.guarded(laws, climb, h, held, WORTH)
     found = Found(space, kernel, climb, h, held)
 
-    *nearer, whole = TOWARDS[getattr(kernel.guard_of, "degrees", None)]
+    tails = getattr(kernel.guard_of, "degrees", None)
+    begin = {tails: few}
+    if tails is None and (rest := usual(few.rows)) is not few.rows:
+        begin[TAILS] = few.on(rest)
+    back = [returned(search, found, degrees, few, begun) for degrees, few in begin.items()]
+    if not any(back):
+        return found
+    ways = [found, *filter(None, back)]
+    normal = max(way.normal for way in ways)
+    ways = [replace(way, normal=normal) for way in ways]
+    # the halves that rows are held out from climb anew, and do not see where EM on all ends
+    return max(ways, key=lambda way: way.held.total + way.whole.loglik.sum())
+
+
+def returned(
+    search: Refinement, found: Found, degrees: float | None, few: Refinement, begun: list
+) -> Found | None:
+    """From laws all but normal, or of t, towards embeddings; None where that is far behind."""
+    *nearer, whole = TOWARDS[degrees]
     back = replace(search, guard_of=whole)
     last = begun[::-2]  # half of the starts, with those of states that last
     climb = back.begun_on(few, last, bare=True)
     if climb.loglik.sum() < found.climb.loglik.sum() - FAR:
-        return found
-    held = back.held_out(h, climb)
+        return None
+    held = back.held_out(found.factor, climb)
     normal = held.total
-    back, held = back.guarded(reversed(nearer), climb, h, held)
-    ways = replace(found, normal=normal), Found(space, back, climb, h, held, normal)
-    # the halves that rows are held out from climb anew, and do not see where EM on all ends
-    return max(ways, key=lambda way: way.held.total + way.whole.loglik.sum())
+    back, held = back.guarded(reversed(nearer), climb, found.factor, held)
+    return Found(found.space, back, climb, found.factor, held, normal)
+
+
+def usual(rows: Rows) -> Rows:
+    """The rows, a few missing that are far from all others and alone: outliers, and no state.
+
+    How far each is beyond the quartiles, in their distances; or from the median of five rows around
+    where that is less: what lasts for three rows may be a state, however rare. Tails have no gap:
+    outliers are two rows or more that are twice as far as the next.
+    """
+    points = arrays.to_numpy(rows.there)
+    low, high = np.quantile(points, (0.25, 0.75), axis=0)
+    off = np.maximum(low - points, points - high)
+    off = np.minimum(off, np.abs(points - median_filter(points, (AROUND, 1))))
+    size = np.where(high > low, high - low, np.inf)
+    far = (off / size).max(axis=1)
+    last = np.sort(far)[-int(MOST * len(far)) - 2 :]
+    gaps = np.flatnonzero(last[1:-1] > np.maximum(GAP * last[:-2], LEAST))
+    if not len(gaps):
+        return rows
+    seen = rows.seen.copy()
+    seen[rows.seen] = far <= last[gaps[0]]
+    return replace(rows, seen=seen, used=rows.used & seen)
 
 
 def settled(found: Found, draft: Draft):
@@ -295,18 +331,20 @@ def starts(draft: Draft, fit: SpectralFit, numbers, n_init: int, rng) -> list:
     return [spectral, *random_starts(A, K, n_init - 1, rng)]
 
 
-def choose_reg(draft: Draft, fit: SpectralFit) -> ModelBayes:
-    """The λ whose predictions of the next observation's features have the least squared error.
+def choose_reg(draft: Draft, fit: SpectralFit, reg: float | None = None) -> ModelBayes:
+    """The λ given, or whose predictions of the next observation have the least squared error.
 
-    ‖φ(y_{t+1}) − O p_{t+1}‖² = k(y, y) − 2 N(y_{t+1})ᵀp_{t+1} + p_{t+1}ᵀ N p_{t+1}.
+    Of features, ‖φ(y_{t+1}) − O p_{t+1}‖² = k(y, y) − 2 N(y_{t+1})ᵀp_{t+1} + p_{t+1}ᵀ N p_{t+1}.
     """
+    rule = ModelBayes(draft.coordinates.features, fit.embeddings, float(reg or 1.0))
+    if reg is not None:
+        return rule
     _, few = draft.rows.stretches(drafts.TUNED)
-    features, O = draft.coordinates.features, fit.embeddings
-    evaluations, gram = ModelBayes(features, O, 1.0).evaluations(few.points), O.T @ O
+    evaluations = rule.evaluations(few.points)
 
     def error(alpha: np.ndarray) -> float:
         p = predicted(alpha, fit.chain, few.sequences)
-        off = -2 * (evaluations * p).sum(axis=1) + ((p @ gram) * p).sum(axis=1)
+        off = -2 * (evaluations * p).sum(axis=1) + ((p @ rule.gram) * p).sum(axis=1)
         return off[few.seen].sum()
 
-    return drafts.best_rule(features, O, few, fit.chain, error)[1]
+    return drafts.best_rule(rule, few, fit.chain, error)[1]
