@@ -106,7 +106,7 @@ LAWS |= {
     "MovedLaws, bent": (partial(bent, 0), 6, 1),
     "MovedLaws, bent, two columns": (bent, 6, 2),
 }
-BASES = {"_States", "_Steps", "Batch", "ObservationLaw", "ShiftedLaw", "StatesLaw"}
+BASES = {"_States", "_Steps", "Batch", "ShiftedLaw", "StatesLaw"}
 WITHIN = {"LineBelief"}  # a belief beside a backbone: its law is that of the forecasts
 
 # what is asked of a law, with k rows of its columns at hand, and the shape of the answer of m laws

@@ -115,27 +115,21 @@ def sweep(step: Callable, inputs, first, sequences, *, same: Callable = _same_ro
     first = np.asarray(first, dtype=float)
     n = len(inputs)
     begins, inputs = _side_by_side(firsts(sequences, n)), _side_by_side(np.asarray(inputs))
-    length, blocks = begins.shape
+    (length, blocks), anew = begins.shape, np.asarray(begins.any(axis=1))
     states = np.empty((length, blocks, first.size))
     starts, stale = np.tile(first, (blocks, 1)), np.arange(blocks)
     for _ in range(blocks):  # one more block is right for good after each round
-        _run(step, inputs, begins, first, starts, states, stale)
+        state, some = starts[stale], stale if len(stale) < blocks else slice(None)  # not copied
+        for t in range(length):
+            if anew[t]:
+                state = np.where(begins[t, some][:, None], first, state)
+            states[t, some] = state = step(state, inputs[t, some])
         ends = np.vstack([first, states[-1, :-1]])
         stale = np.flatnonzero(~same(starts, ends))
         if not stale.size:
             break
         starts[stale] = ends[stale]
     return states.swapaxes(0, 1).reshape(-1, first.size)[:n]
-
-
-def _run(step, inputs, begins, first, starts, states, stale) -> None:
-    """The states of some blocks from their starts on."""
-    state, anew = starts[stale], begins.any(axis=1)
-    blocks = slice(None) if len(stale) == len(starts) else stale  # a slice is not copied
-    for t in range(len(states)):
-        if anew[t]:
-            state = np.where(begins[t, blocks][:, None], first, state)
-        states[t, blocks] = state = step(state, inputs[t, blocks])
 
 
 def _side_by_side(rows: np.ndarray) -> np.ndarray:

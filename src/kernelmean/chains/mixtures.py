@@ -79,8 +79,6 @@ def gathered(laws: MeanEmbedding, column: int, width: float, many: float) -> Mea
     y = arrays.to_numpy(laws.points)[:, 0]
     _, cell = np.unique(np.floor(y * (FINE / width)), return_inverse=True)
     centres = np.bincount(cell, y) / np.bincount(cell)
-    order = np.argsort(cell, kind="stable")
-    starts = np.flatnonzero(np.diff(cell[order], prepend=-1))
-    weights = np.add.reduceat(arrays.to_numpy(laws.weights)[:, order], starts, axis=1)
+    weights = np.stack([np.bincount(cell, w) for w in arrays.to_numpy(laws.weights)])
     points = arrays.like(centres[:, None], laws.points)
     return MeanEmbedding.of_parts(points, arrays.like(weights, points), None, laws.kernel)

@@ -76,10 +76,8 @@ class ModelBayes(Saveable):
 
     def posterior(self, prior: np.ndarray, shares: np.ndarray, reg=None) -> np.ndarray:
         """The weights as probabilities; NaN in `shares`, or weights of nothing: the prior."""
-        missing = np.isnan(shares[:, 0])
-        if missing.any():
-            shares = np.where(missing[:, None], 0.0, shares)
-        alpha = np.maximum(self.weights(prior, shares, reg), 0.0)
+        known = np.where(np.isnan(shares[:, :1]), 0.0, shares)
+        alpha = np.maximum(self.weights(prior, known, reg), 0.0)
         mass = alpha.sum(axis=1, keepdims=True)
         least = NOTHING * self.size / (self.size + (self.reg if reg is None else reg[:, None]))
         return np.where(mass > least, alpha / np.maximum(mass, least), prior)

@@ -268,26 +268,17 @@ class Moments:
 
 def _terms(Phi, seen: np.ndarray, first: np.ndarray) -> tuple:
     """Sums that `Moments` are means of, and how many there are."""
-    linked, triples = links(seen, first)
-    return (
-        _sum(Phi, seen),
-        _product(Phi, seen, 0),
-        _product(Phi, linked, 1),
-        _product(Phi, triples, 2),
-        _sum(Phi[:-1, :], linked),
-        _sum(Phi[1:, :], linked),
-        *(rows.sum() for rows in (seen, linked, triples)),
-    )
+    uses = seen, *links(seen, first)
+    products = (_product(Phi, use, lag) for lag, use in enumerate(uses))
+    ends = (_sum(Phi[rows, :], uses[1]) for rows in (slice(-1), slice(1, None)))
+    return _sum(Phi, seen), *products, *ends, *(use.sum() for use in uses)
 
 
 def _third(K: int, by, Phi, seen: np.ndarray, first: np.ndarray) -> tuple[np.ndarray]:
     """Σ a¹_t ⊗ a_{t+1} ⊗ a_{t+2}, (K, K, K), of rows [a¹, a] = Φ `by`."""
     A, (_, use) = arrays.to_numpy(Phi @ arrays.like(by, Phi)), links(seen, first)
-    first_, second, third = (A[i : i + len(use)][use] for i in range(3))
-    T = np.zeros((K, K, K))
-    for b in range(K):
-        T[:, b, :] = first_[:, :K].T @ (second[:, K + b, None] * third[:, K:])
-    return (T,)
+    one, two, three = (A[i : i + len(use)][use] for i in range(3))
+    return (np.einsum("ta,tb,tc->abc", one[:, :K], two[:, K:], three[:, K:], optimize=True),)
 
 
 def _sum(Phi, use: np.ndarray) -> np.ndarray:

@@ -95,7 +95,7 @@ class Spectrum:
     def by_threshold(self, constant: float) -> Order:
         """#{i : σ_i(C₁₂) > C √(log n/n)} (thesis, Theorem 3.2)."""
         sigma, n = self.singular_values, self.moments.n_pairs
-        bound = float(constant * (np.log(n) / n) ** 0.5)
+        bound = float(check_positive(constant, "constant") * (np.log(n) / n) ** 0.5)
         count = int((sigma > bound).sum())
         return Order(min(max(count, 1), self.limit), "threshold", sigma, threshold=bound)
 
@@ -182,10 +182,3 @@ def noise_bound(m, n: int, beyond: float | None = None):
     side = (m - 0.5) ** 0.5
     centre, scale = 4 * side**2, 2 * side * (2 / side) ** (1 / 3)
     return ((centre + EXTREME * scale) / n) ** 0.5
-
-
-def choose_order(spectrum: Spectrum, method: str, constant: float) -> Order:
-    """By any rule but held-out likelihood."""
-    if method == "threshold":
-        return spectrum.by_threshold(check_positive(constant, "constant"))
-    return getattr(spectrum, f"by_{method}")()

@@ -42,12 +42,19 @@ def _some(values: Any, chosen: np.ndarray) -> Any:
     return values[chosen.tolist()] if one else arrays.take(values, chosen, axis=0)
 
 
-class ObservationLaw(Law):
-    """Laws of observations: quantiles share the bandwidth of the emission densities."""
+class StatesLaw(Law):
+    """Mixtures of the laws of states, a `chain` whose `states` have these probabilities.
+
+    Quantiles share the bandwidth of the emission densities.
+    """
+
+    chain: FittedChain
+    states: Array
+    many: ClassVar[float] = np.inf  # points, from which on neighbours are taken together
 
     @property
     def _smoothing(self):
-        """Likewise; else the default of each column, and none where it holds values of a table."""
+        """The same; else the default of each column, and none where it holds values of a table."""
         if self.bandwidth is not None:
             return self.bandwidth
         kernel, d = self.embedding.kernel, self.embedding.points.shape[1]
@@ -70,14 +77,6 @@ class ObservationLaw(Law):
         xp = arrays.namespace(self.embedding.points)
         laws = [self.embedding[k] for k in range(len(self.embedding))]
         return xp.stack([draws(law, n, rng, self.bandwidth) for law in laws])
-
-
-class StatesLaw(ObservationLaw):
-    """Mixtures of the laws of states, a `chain` whose `states` have these probabilities."""
-
-    chain: FittedChain
-    states: Array
-    many: ClassVar[float] = np.inf  # points, from which on neighbours are taken together
 
     def quantile(self, q) -> Array:
         """Quantiles of every column: (m, d) for a number, (m, len(q), d) for a list."""
@@ -130,10 +129,8 @@ class RegimeForecast(StatesLaw, Batch):
         return self.states.shape[0] if self.states.ndim == 2 else len(self.embedding)
 
     def __repr__(self) -> str:
-        *steps, states = self.states.shape
-        return (
-            f"{type(self).__name__}({steps[0] if steps else 1} steps, {states} {self.stands_for})"
-        )
+        steps, states = np.atleast_2d(self.states).shape
+        return f"{type(self).__name__}({steps} steps, {states} {self.stands_for})"
 
 
 def as_prior(prior, K: int) -> np.ndarray:

@@ -94,8 +94,7 @@ class Rows:
         ]
         enough = max(1, round(limit * len(parts) / len(self.seen)))
         chosen = np.unique(np.linspace(0, len(parts) - 1, enough).round().astype(int))
-        parts = [parts[i] for i in chosen]
-        return self.at(parts)
+        return self.at([parts[i] for i in chosen])
 
     def at(self, parts: list[slice]) -> tuple[np.ndarray, Rows]:
         """Numbers of the rows of some stretches, and these rows, each stretch a sequence."""

@@ -48,16 +48,12 @@ class Variates(Saveable):
 
         Densities of rows in a plane have no bandwidth: the smaller, the likelier the rows.
         """
-        left, kept = points - points[0], []
-        left -= left.mean(axis=0)
-        own = (left**2).sum(axis=0)
-        for j in range(left.shape[1]):
-            q = left[:, j]
-            if (size := q @ q) > TOLD * own[j]:
-                kept.append(j)
-                left = left - np.outer(q, q @ left / size)
-        whole = len(kept) == len(own)
-        return None if whole else cls(None, np.zeros(len(own)), np.eye(len(own))[:, kept])
+        off = points - points[0]
+        R = np.linalg.qr(off - off.mean(axis=0))[1]
+        own, left = (R**2).sum(axis=0), np.zeros(R.shape[1])
+        left[: len(R)] = np.diag(R) ** 2
+        kept = left > TOLD * own
+        return None if kept.all() else cls(None, np.zeros(len(own)), np.eye(len(own))[:, kept])
 
     def __call__(self, points) -> Array:
         """s of every row, (n, m)."""

@@ -100,8 +100,7 @@ def diagonaliser(B: np.ndarray) -> tuple[np.ndarray, float]:
 def real_eigenvectors(A: np.ndarray) -> np.ndarray:
     """Eigenvectors of unit length; real and imaginary part in place of a complex pair."""
     values, vectors = np.linalg.eig(A)
-    R = np.where(values.imag < 0, vectors.imag, vectors.real)
-    return R / np.linalg.norm(R, axis=0)
+    return unit(np.where(values.imag < 0, vectors.imag, vectors.real))
 
 
 def improve(R: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, float]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from ..chains.order import Order, Spectrum, choose_order
+from ..chains.order import Order, Spectrum
 from ..core import arrays, checks
 from ..core.minimise import mean_and_error
 
@@ -50,7 +50,8 @@ def order_by(method: str, plan, draft, spectrum: Spectrum, constant: float) -> O
     if method == "likelihood":
         return by_likelihood(plan, draft, spectrum)
     ranked = draft.ranked if method == "correlations" else ()  # the other rules take no ranks
-    return choose_order(replace(spectrum, ranked=ranked), method, constant)
+    known = (constant,) if method == "threshold" else ()
+    return getattr(replace(spectrum, ranked=ranked), f"by_{method}")(*known)
 
 
 def by_likelihood(plan, draft, spectrum: Spectrum) -> Order:
