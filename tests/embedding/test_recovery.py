@@ -660,7 +660,7 @@ class TestSmoothedAnswers:
             (lambda: m.region(), "columns"),
             (lambda: one.region(1.5), "level"),
             (lambda: one.region(0.5, 0.0), "bandwidth"),
-            (lambda: m.cdf([0.0, 1.0]), "columns"),
+            (lambda: m.cdf([0.0, 1.0]), "Y has 1 column"),
             (lambda: m.cdf([[0.0, np.nan]]), "Y"),
         ]:
             with pytest.raises(ValueError, match=name):
