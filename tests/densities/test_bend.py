@@ -314,6 +314,17 @@ class TestColumnsOfX:
         ):
             assert isinstance(model.kernel_x_, km.Gaussian)
 
+    def test_beside_a_column_of_one_value(self):
+        """Which says nothing; where rows that are searched on lack a rare one, too."""
+        X, y = far_out(60, 0)
+        (kernel, _), *_ = bent_columns(np.column_stack([X, np.full(60, 3.0)]), km.Gaussian(1.0))
+        assert_allclose(kernel.bend(np.full((2, 3), 3.0))[:, 2], 0.0)
+        model = km.ConditionalDensity().fit(np.column_stack([X, np.full(60, 3.0)]), y)
+        known = km.ConditionalDensity().fit(X, y)
+        new = far_out(9, 1)[0]
+        found = model.predict(np.column_stack([new, np.full(9, 3.0)]))
+        assert_allclose(found, known.predict(new), atol=0.1 * y.std())
+
     def test_sizes_over_four_decades(self):
         """y is a line in the logarithm of x, and as wide everywhere; x is as it is measured."""
         X, y = decades(200, 0)

@@ -85,7 +85,7 @@ def long_tails(X: np.ndarray) -> Bend | None:
     long = np.abs(X - middle).max(axis=0) > LONG * spread
     if not long.any():
         return None
-    scale = np.where(long, spread, STRAIGHT * spread)
+    scale = np.where(long, spread, STRAIGHT * np.where(spread > 0, spread, 1.0))  # 0: one value
     return Bend(middle, scale, X.min(axis=0), X.max(axis=0))
 
 
