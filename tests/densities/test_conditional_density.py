@@ -734,6 +734,15 @@ def test_what_is_gained_over_a_line_with_normal_errors():
     assert "normal errors" not in str(given.summary())
 
 
+def test_two_equal_columns_beside_a_row_that_is_far():
+    """What is left of a row that decides the line is all there is: its moments have rank one."""
+    X = np.repeat([0.0, 1000.0, 0.0, 1.0], [3, 1, 3, 5])[:, None]
+    y = np.repeat([-1.6, 2.1], [7, 5])
+    found = rival.linear_normal(X, np.column_stack([y, y]))
+    assert np.isfinite(found).all()
+    assert found[3] == found.min()
+
+
 # ---------------------------------------------------------------------------------- hard data
 def sound(model, X, y) -> None:
     """Finite, non-negative, monotone, of integral one by its own distribution function."""

@@ -497,6 +497,26 @@ class TestPositivePart:
         assert m.log_density([2.0], 0.5)[0] == -np.inf
 
     @pytest.mark.parametrize("d", [1, 2])
+    def test_features_in_place_of_members(self, monkeypatch, rng):
+        """Weights of low rank are summed over a grid by their features, and are the same."""
+        x = rng.normal(size=(40, 2))
+        left, right = rng.normal(size=(9, 3)), rng.normal(size=(40, 3))
+        law = km.MeanEmbedding.of_parts(x, left, right, km.Gaussian(0.4))
+        found, _ = law.negative_mass()
+        whole = km.MeanEmbedding(x, left @ right.T, km.Gaussian(0.4))
+        assert_allclose(found, whole.negative_mass()[0], rtol=1e-10)
+        monkeypatch.setattr(positive_part, "TABLE_FLOATS", 1)
+        assert_allclose(found, law.negative_mass()[0], rtol=1e-10)
+
+    def test_a_rough_answer_is_by_draws_where_a_grid_is_large(self, rng):
+        """To a hundredth; kernels are narrow beside how far the points are apart."""
+        x, W = 6 * rng.normal(size=(60, 2)), rng.normal(0.3, 1.0, size=(5, 60))
+        law = km.MeanEmbedding(x, W / W.sum(axis=1, keepdims=True), km.Gaussian(0.3))
+        whole, _ = law.negative_mass()
+        rough, error = law.negative_mass(error=0.01)
+        assert (error > 1e-5).all()
+        assert_allclose(rough, whole, atol=0.03 * (1 + whole.max()))
+
     def test_a_batch_is_its_members(self, d, rng):
         """In the plane by sums over the same grid, on the line over the same cells."""
         m, Y = plane(members=3, d=d), rng.normal(size=(7, d))

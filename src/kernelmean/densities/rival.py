@@ -9,7 +9,7 @@ from ..core.minimise import CLEAR
 from ..regression.leave_one_out import standardised
 from ..regression.smoother import with_ones
 
-SMALLEST, TINY = 1e-12, 1e-100  # variance of the errors, in those of Y; and of those
+SMALLEST, TINY = 1e-12, 1e-100  # variance of the errors, in those of Y or of these; and of those
 
 
 def linear_normal(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
@@ -22,7 +22,9 @@ def linear_normal(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     U = U[:, s > 1e-10 * s[0]]
     left = np.clip(1.0 - (U * U).sum(axis=1), 1e-6, None)
     R = (Y - U @ (U.T @ Y)) / left[:, None]
-    S = R.T @ R / n + np.diag(SMALLEST * np.maximum(Y.var(axis=0), TINY))  # a line may fit exactly
+    S = R.T @ R / n
+    least = np.maximum(Y.var(axis=0), S.diagonal())  # a line may fit exactly, columns be alike
+    S += np.diag(SMALLEST * np.maximum(least, TINY))
     _, size = np.linalg.slogdet(2 * math.pi * S)
     return -0.5 * (size + (R @ np.linalg.pinv(S) * R).sum(axis=1))
 

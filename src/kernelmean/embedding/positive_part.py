@@ -39,6 +39,7 @@ PLANE_WORK = 2**36  # products of points, features (or members) and nodes of the
 TABLE_FLOATS = 2**23  # of q of as many members as are solved for together
 CACHED_FLOATS = 2**15  # of q that are summed together
 MOST_NODES = 2**25  # of a grid in the plane
+ROUGH_NODES = 2**15  # where a rough answer will do, which draws give at less cost
 
 Table = tuple[np.ndarray, np.ndarray]  # q of members at nodes (b, k), and their weights (k,)
 
@@ -167,7 +168,7 @@ def _on_axes(m: WeightedPoints, bandwidth) -> tuple[WeightedPoints, float]:
 def _rule(m: WeightedPoints, aim: float) -> _Rule:
     if m.points.shape[1] == 1 and m.kernel.on([0], 1).turn() is not None:
         return _around(m.kernel.on([0], 1))
-    columns = _two_columns(m)
+    columns = _two_columns(m, MOST_NODES if aim <= MASS_ERROR else ROUGH_NODES)
     return _by_draws(m) if columns is None else _in_the_plane(m, columns, aim)
 
 
@@ -187,8 +188,8 @@ def _around(kernel: Kernel) -> _Rule:
 # ---------------------------------------------------------------- the plane
 
 
-def _two_columns(m: WeightedPoints) -> list[Kernel] | None:
-    """The factors of a kernel of the plane, where a grid does not cost too much."""
+def _two_columns(m: WeightedPoints, most: int) -> list[Kernel] | None:
+    """The factors of a kernel of the plane, where a grid has not too many nodes."""
     if m.points.shape[1] != 2 or not m.kernel.is_product():
         return None
     columns = [m.kernel.on([j], 2) for j in (0, 1)]
@@ -197,7 +198,7 @@ def _two_columns(m: WeightedPoints) -> list[Kernel] | None:
     rank = min(len(m), len(m.points) if m.factors[1] is None else m.factors[1].shape[1])
     nodes = _grid_nodes(m, columns, PLANE_CELLS[1])
     work = float(rank) * len(m.points) * nodes
-    return columns if work <= PLANE_WORK and nodes <= MOST_NODES else None
+    return columns if work <= PLANE_WORK and nodes <= most else None
 
 
 def _grid_nodes(m: WeightedPoints, columns: list[Kernel], cells: int) -> int:
