@@ -507,14 +507,15 @@ class TestPositivePart:
         monkeypatch.setattr(positive_part, "TABLE_FLOATS", 1)
         assert_allclose(found, law.negative_mass()[0], rtol=1e-10)
 
-    def test_a_rough_answer_is_by_draws_where_a_grid_is_large(self, rng):
+    def test_a_rough_answer_is_by_draws_where_a_grid_is_large(self, monkeypatch, rng):
         """To a hundredth; kernels are narrow beside how far the points are apart."""
         x, W = 6 * rng.normal(size=(60, 2)), rng.normal(0.3, 1.0, size=(5, 60))
         law = km.MeanEmbedding(x, W / W.sum(axis=1, keepdims=True), km.Gaussian(0.3))
         whole, _ = law.negative_mass()
+        monkeypatch.setattr(positive_part, "_on_grid", None)  # is not asked
         rough, error = law.negative_mass(error=0.01)
-        assert (error > 1e-5).all()
-        assert_allclose(rough, whole, atol=0.03 * (1 + whole.max()))
+        assert (error <= 0.01 * (1 + rough)).all()
+        assert_allclose(rough, whole, atol=4 * error.max() + 1e-3)
 
     @pytest.mark.parametrize("d", [1, 2])
     def test_a_batch_is_its_members(self, d, rng):
