@@ -511,9 +511,9 @@ class TestPositivePart:
         """To a hundredth; kernels are narrow beside how far the points are apart."""
         x, W = 6 * rng.normal(size=(60, 2)), rng.normal(0.3, 1.0, size=(5, 60))
         law = km.MeanEmbedding(x, W / W.sum(axis=1, keepdims=True), km.Gaussian(0.3))
-        whole, _ = law.negative_mass()
+        whole, _ = law.negative_mass(0.3)
         monkeypatch.setattr(positive_part, "_on_grid", None)  # is not asked
-        rough, error = law.negative_mass(error=0.01)
+        rough, error = law.negative_mass(0.3, error=0.01)
         assert (error <= 0.01 * (1 + rough)).all()
         assert_allclose(rough, whole, atol=4 * error.max() + 1e-3)
 
