@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 from _harness import Table, arguments
-from bench_posteriors import DRAWS, adjusted, near
+from bench_posteriors import DRAWS, adjusted, near, sir_prior
 from scipy.spatial.distance import cdist, pdist
 from scipy.special import ndtr
 
@@ -112,10 +112,6 @@ def sir(theta, rng) -> np.ndarray:
         if step % 160 == 159:
             seen.append(infected / 1e6)
     return rng.binomial(1000, np.clip(np.stack(seen, axis=1), 0, 1)).astype(float)
-
-
-def sir_prior(n: int, rng) -> np.ndarray:
-    return np.exp(np.log([0.4, 0.125]) + [0.5, 0.2] * rng.normal(size=(n, 2)))
 
 
 def heights(theta, rng) -> np.ndarray:

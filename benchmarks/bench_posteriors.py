@@ -149,16 +149,9 @@ def glm_prior(n: int, rng) -> np.ndarray:
     return np.linalg.solve(np.linalg.cholesky(SMOOTH).T, rng.normal(size=(10, n))).T
 
 
-def preys(theta, steps: int = 20) -> np.ndarray:
-    """Logarithms of preys, then predators, at ten times, by Runge and Kutta."""
-    a, b, c, d = theta.T
-    u = np.tile(np.log([[30.0], [1.0]]), len(theta))
-    seen, h = [u], 2.1 / steps
-
-    def slope(u) -> np.ndarray:
-        prey, predator = np.exp(np.minimum(u, 50))
-        return np.stack([a - b * predator, d * prey - c])
-
+def solved(slope: Callable, u: np.ndarray, length: float, steps: int) -> list[np.ndarray]:
+    """u' = slope(u) at ten times so far apart, by Runge and Kutta."""
+    seen, h = [u], length / steps
     for _ in range(9):
         for _ in range(steps):
             k1 = slope(u)
@@ -166,6 +159,18 @@ def preys(theta, steps: int = 20) -> np.ndarray:
             k3 = slope(u + h / 2 * k2)
             u = u + h / 6 * (k1 + 2 * k2 + 2 * k3 + slope(u + h * k3))
         seen.append(u)
+    return seen
+
+
+def preys(theta) -> np.ndarray:
+    """Logarithms of preys, then predators, at ten times."""
+    a, b, c, d = theta.T
+
+    def slope(u) -> np.ndarray:
+        prey, predator = np.exp(np.minimum(u, 50))
+        return np.stack([a - b * predator, d * prey - c])
+
+    seen = solved(slope, np.tile(np.log([[30.0], [1.0]]), len(theta)), 2.1, 20)
     found = np.clip(np.stack(seen, axis=2), np.log(1e-10), np.log(1e4))
     return found.transpose(1, 0, 2).reshape(-1, 20)
 
@@ -186,22 +191,19 @@ def preys_exact(x, n: int, rng) -> np.ndarray:
 MEANS, SPREADS = np.log([0.4, 0.125]), np.array([0.5, 0.2])  # of logarithms: contacts, recovery
 
 
-def infected(theta, steps: int = 68) -> np.ndarray:
-    """Shares of a million who are ill at ten times, 17 days apart, by Runge and Kutta."""
-    (b, g), u, h = theta.T, np.tile([[1 - 1e-6], [1e-6]], len(theta)), 17.0 / steps
+def sir_prior(n: int, rng) -> np.ndarray:
+    return np.exp(MEANS + SPREADS * rng.normal(size=(n, 2)))
+
+
+def infected(theta) -> np.ndarray:
+    """Shares of a million who are ill at ten times, 17 days apart."""
+    b, g = theta.T
 
     def slope(u) -> np.ndarray:
         return np.stack([-b * u[0] * u[1], b * u[0] * u[1] - g * u[1]])
 
-    seen = [u[1]]
-    for _ in range(9):
-        for _ in range(steps):
-            k1 = slope(u)
-            k2 = slope(u + h / 2 * k1)
-            k3 = slope(u + h / 2 * k2)
-            u = u + h / 6 * (k1 + 2 * k2 + 2 * k3 + slope(u + h * k3))
-        seen.append(u[1])
-    return np.clip(np.stack(seen, axis=1), 1e-300, 1 - 1e-16)
+    seen = solved(slope, np.tile([[1 - 1e-6], [1e-6]], len(theta)), 17.0, 68)
+    return np.clip(np.stack([u[1] for u in seen], axis=1), 1e-300, 1 - 1e-16)
 
 
 def epidemic_log(u, x) -> np.ndarray:
@@ -238,7 +240,7 @@ DESIGNS = {
         square(1, 10), lambda theta, rng: theta + ROOT * rng.normal(size=theta.shape), inside
     ),
     "epidemic": Design(
-        lambda n, rng: np.exp(MEANS + SPREADS * rng.normal(size=(n, 2))),
+        sir_prior,
         lambda theta, rng: rng.binomial(1000, infected(theta)).astype(float),
         epidemic_exact,
     ),

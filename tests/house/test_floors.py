@@ -15,17 +15,7 @@ import pytest
 
 SRC = Path(__file__).parents[2] / "src"
 FLOORS = [
-    *(
-        "interrupt",
-        "core",
-        "metrics",
-        "kernels",
-        "embedding",
-        "features",
-        "regression",
-        "densities",
-        "chains",
-    ),
+    *("core", "metrics", "kernels", "embedding", "features", "regression", "densities", "chains"),
     *("bayes", "filtering", "instruments", "hmm", "statespace", "adapters", "datasets"),
     *("comparators", "display", "app", "__main__"),
 ]
