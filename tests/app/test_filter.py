@@ -350,7 +350,10 @@ def test_notes_say_what_is_wrong(tables):
     first.model.held_out_ = {"densities": 1.1, "ridge": 1.0, "mean": 1.0}
     assert "it cannot follow these states" in told()
     exact = trajectory(60, 1003).assign(u=lambda t: t["east"])  # no memory is needed
-    assert "straight lines" in " ".join(notes(tracks(["u"], exact, exact)))
+    said = " ".join(notes(tracks(["u"], exact, exact)))
+    assert "straight lines" in said
+    assert "TEST holds the rows of TRAIN" in said
+    assert "TEST holds the rows of TRAIN" not in told()
 
 
 @pytest.mark.slow

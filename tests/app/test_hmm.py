@@ -171,6 +171,7 @@ class TestNumberOfStates:
     def test_rules_by_name(self, table, rule):
         a = found(table[["level"]], states=rule, refine=False)
         assert a.order == km.estimate_order(table[["level"]], method=rule) == a.n_states
+        assert a.model.order_ == a.order  # so the summary says by which rule
         assert all(a.orders[r] == km.estimate_order(table[["level"]], method=r) for r in a.orders)
 
     def test_likelihood(self, table, monkeypatch):

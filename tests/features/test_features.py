@@ -15,6 +15,7 @@ from sklearn.gaussian_process import kernels as sk
 from sklearn.kernel_approximation import Nystroem as UniformNystroem
 
 import kernelmean as km
+from kernelmean.core.summary import kernel_lines
 from kernelmean.features.base import Beside
 
 
@@ -441,6 +442,16 @@ def test_a_summary_says_which_kernel_looks_at_which_columns(xy):
         ("kernel", "Gaussian of a, c; Delta() of b"),
         ("lengthscale of a", "0.3333"),
         ("lengthscale of c", "0.3333"),
+    ]
+
+
+def test_lengthscales_of_a_category_of_many_values_are_one_line():
+    names = ["age", *(f"C(shop)[T.{i}]" for i in range(8))]
+    lines = kernel_lines(km.Gaussian(np.arange(1.0, 10.0)), names)
+    assert [(line.name, line.text) for line in lines] == [
+        ("kernel", "Gaussian"),
+        ("lengthscale of age", "1"),
+        ("lengthscale of C(shop) (9 values)", "2 to 9"),
     ]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core import Rows
 from ..core.checks import counted
-from ..core.summary import in_short
+from ..core.summary import CATEGORY, in_short
 
 MODEL = "model.km"
 SHOWN = 12  # rows in a table
@@ -196,8 +196,19 @@ def given(value: float) -> str:
 
 
 def values_words(values: Any) -> str:
-    """'a = 1; b = 2.5', of a mapping or a row of a table."""
-    return "; ".join(_shortened([f"{name} = {given(value)}" for name, value in values.items()]))
+    """'a = 1; b = 2.5', of a mapping or a row of a table; of the columns of a category, which.
+
+    >>> values_words({"x": 2.5, "C(a)[T.u]": 0.0, "C(a)[T.v]": 1.0, "C(b)[T.v]": 0.0})
+    'x = 2.5; C(a) = v; C(b) = its first value'
+    """
+    told: dict[str, str] = {}
+    for name, value in values.items():
+        if (column := CATEGORY.fullmatch(str(name))) and value in (0, 1):
+            category, level = column.groups()
+            told[category] = level if value else told.get(category, "its first value")
+        else:
+            told[name] = given(value)
+    return "; ".join(_shortened([f"{name} = {text}" for name, text in told.items()]))
 
 
 def of_file(sentences: Iterable[str], index: Any) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 from .labels import pandas
 
 SHOWN = 6  # columns of one category that are each told by name
+CATEGORY = re.compile(r"([^[]+)\[T\.([^]]*)\]")  # a column of one: its name, and the value
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,19 @@ def kernel_lines(kernel: Any, names: Sequence[str]) -> list[Line]:
     scale = getattr(kernel, "lengthscale", None)
     if scale is None:
         return [Line("kernel", kernel, repr(kernel))]
-    each = zip(names, np.broadcast_to(np.asarray(scale, dtype=float), len(names)), strict=True)
-    along = [Line.of(f"lengthscale of {name}", float(s)) for name, s in each]
+    own: dict[str, list[float]] = {}  # columns of a category, where they are many, on one line
+    each, short = np.broadcast_to(np.asarray(scale, dtype=float), len(names)), in_short(names)
+    for name, one in zip(names, each, strict=True):
+        own.setdefault(short[name], []).append(float(one))
+    along = [_lengthscales(name, scales) for name, scales in own.items()]
     inner = getattr(kernel, "kernel", kernel)  # of one on bent scales
     return [Line("kernel", kernel, type(inner).__name__), *along]
+
+
+def _lengthscales(name: str, scales: list[float]) -> Line:
+    name, least, most = f"lengthscale of {name}", min(scales), max(scales)
+    one = len(scales) == 1
+    return Line.of(name, least) if one else Line(name, scales, f"{least:.4g} to {most:.4g}")
 
 
 @dataclass(frozen=True)

@@ -197,8 +197,11 @@ def notes(a: Tracks) -> list[str]:
     outside = ((now < past.min()) | (now > past.max())).mean()
     far = [f"{k} {percent(share)}" for k, share in outside[outside > OUTSIDE].items()]
     strangers = [SAY("strangers", listed=", ".join(far))] if far else []
+    seen = a.settings.state + a.settings.observe
+    same = a.test.frame.reindex(columns=seen).equals(a.train.frame[seen])
     return [
         *a.caught,
+        *([SAY("same")] if same else []),
         *words.some_of(a.train.frame, a.train.frame),
         *a.train.said,
         *gaps,

@@ -103,7 +103,7 @@ class Regimes:
             self.orders = {rule: estimate_order(X, lengths, method=rule) for rule in QUICK}
             self.order = chosen(settings, rows, self.orders)
             number = settings.states if self.order is None else self.order
-            self.model = model = settings.model(int(number)).fit(*given)
+            self.model = model = settings.model(number).fit(*given)
             self.n_states = model.n_components_
             self.smoothed, self.filtered = model.predict_proba(*asked), model.filter(*asked)
             self.shares = self.smoothed.mean(axis=0)
