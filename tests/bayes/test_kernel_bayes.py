@@ -853,7 +853,7 @@ class TestAnswers:
             rng = np.random.default_rng(seed)
             model = dense.GaussianModel.draw(d, rng)
             (X, Z), prior = model.pairs(1000, rng), model.prior(1000, rng)
-            observed = model.observe(model.prior(200, rng), rng)
+            observed = model.observe(model.prior(100, rng), rng)
             posterior = km.KernelBayes(rule).fit(X, Z).posterior(observed, prior)
             held.append(model.mass(observed, *posterior.interval(0.9)).mean())
             mean, covariance = model.posterior(observed)

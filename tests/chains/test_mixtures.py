@@ -60,7 +60,7 @@ def test_quantiles_are_those_of_the_densities_that_filter(name):
     assert guard.share.min() > 0.3
     assert (guard.degrees is not None) == ("of t" in name)
     p, points = np.asarray(ahead.states), m.emissions_.points
-    steps = np.sinh(np.linspace(-6.5, 6.5, 8001 if d == 1 else 451))  # far, and dense in the middle
+    steps = np.sinh(np.linspace(-6.5, 6.5, 8001 if d == 1 else 351))  # far, and dense in the middle
     grids = [
         c + 0.5 * s * steps for c, s in zip(points.mean(axis=0), points.std(axis=0), strict=True)
     ]
