@@ -293,8 +293,23 @@ def test_standard_is_a_gaussian_process_with_its_doubt():
     shift = where.line.mean
     gp = GaussianProcessRegressor(own, alpha=noise, optimizer=None).fit(Z - shift, Y)
     _, spread = gp.predict(at - shift, return_std=True)
-    found = standard._unknown(at) * noise
+    found = standard._unknown(at)[:, 0] * noise
     assert_allclose(found, spread**2, rtol=1e-2)  # the kernel is that of a few landmarks
+
+
+def test_a_line_beside_a_curve_has_a_doubt_of_its_own():
+    """As wide as the textbook's prediction of a regression line, whatever the curve's is."""
+    rng = np.random.default_rng(0)
+    Z, noise = rng.uniform(-3, 3, (80, 1)), rng.standard_normal((80, 2))
+    Y = np.hstack([np.sin(3 * Z) + 0.02 * noise[:, :1], Z + noise[:, 1:]])
+    law, at = StateLaw.of(Z, Y), np.linspace(-4, 4, 9)[:, None]
+    assert law.standard.where.straight.tolist() == [False, True]
+    off = Z - Z.mean()
+    expected = 1 / 80 + ((at - Z.mean()) ** 2 / (off**2).sum())[:, 0]
+    assert_allclose(law.standard._unknown(at)[:, 1], expected, rtol=0.05)
+    left = Y[:, 1] - np.polynomial.Polynomial.fit(Z[:, 0], Y[:, 1], 1)(Z[:, 0])
+    size = np.exp(law.at(at).log_size[:, 1]) * np.linalg.norm(law.density.root[1])
+    assert_allclose(size, left.std() * np.sqrt(1 + expected), rtol=0.03)
 
 
 def test_states_that_know_no_better_stay():

@@ -147,6 +147,8 @@ class Location(Saveable):
     doubt: Array | None = None  # −log(1 − h)/2, h the leverage, (n, 1) or (n, d_y): while fitting
     weights: Weights | None = None
     excess: Array | None = None  # of outcomes over those learned from, outliers nearer: the same
+    straight: Array | None = None  # columns of y that are lines, as in
+    simple: Location | None = None  # this one; None without any
 
     @classmethod
     def on(
@@ -218,7 +220,8 @@ class Location(Saveable):
             name: np.where(straight, getattr(line, name), getattr(self, name))
             for name in ("intercept", "residuals", "doubt")
         }
-        return replace(self, coef=coef, beyond=beyond, **parts)
+        simple = replace(line.bare(), smoother=line.smoother)
+        return replace(self, coef=coef, beyond=beyond, straight=straight, simple=simple, **parts)
 
     @property
     def rank(self) -> int:
@@ -258,6 +261,18 @@ class Location(Saveable):
         h = self.smoother.leverage_at(Phi, self.reg)
         z = doubt(h if self.weights is None else self.weights(X) * h)
         return (Y - self.intercept - Phi @ self.coef) * arrays.namespace(z).exp(2 * z)[:, None], z
+
+    def unknown(self, X) -> np.ndarray:
+        """v(x) of `standard.Standard`, (m, 1), or (m, d_y) where some columns are lines."""
+        if self.smoother is None:
+            return np.zeros((len(X), 1))
+        Phi, features = self.coordinates(X), self.features
+        own = arrays.to_numpy(features.kernel_.diag_of(X)) if features.rank_ else np.zeros(len(X))
+        h = arrays.to_numpy(self.smoother.leverage_at(Phi, self.reg))
+        kept = (arrays.to_numpy(Phi[:, X.shape[1] :]) ** 2).sum(axis=1)
+        v = h + np.maximum(own - kept, 0.0) / (self.smoother.n * self.reg)
+        v = (v if self.weights is None else arrays.to_numpy(self.weights(X)) * v)[:, None]
+        return v if self.simple is None else np.where(self.straight, self.simple.unknown(X), v)
 
     def coordinates(self, X) -> Array:
         """(line(x), φ(x)), (m, r)."""

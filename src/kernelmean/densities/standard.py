@@ -235,23 +235,15 @@ class Standard(Saveable):
     def left_out(self, X, Y) -> Array:
         """Standardised residuals of any rows that m was learned from, (n, d_y)."""
         off, z = replace(self.where, smoother=self.known).apart(X, Y)
-        return off / arrays.like(np.exp(self._bounded(X, arrays.to_numpy(z))), off)
+        return off / arrays.like(np.exp(self._bounded(X, arrays.to_numpy(z)[:, None])), off)
 
     def _bounded(self, X, z: np.ndarray) -> np.ndarray:
-        """g(x) + z."""
+        """g(x) + z, (n, d_y)."""
         X = arrays.to_numpy(X)
         g = 0.0 if self.size is None else np.maximum(self.size(X), self.least)
-        log_s = g + np.repeat(z[:, None], self.where.coef.shape[1], axis=1)
+        log_s = g + np.broadcast_to(z, (len(X), self.where.coef.shape[1]))
         return log_s if self.most is None else np.minimum(log_s, self.most)
 
     def _unknown(self, X) -> np.ndarray:
-        """v(x) of rows, (n,)."""
-        if self.known is None:
-            return np.zeros(len(X))
-        Phi, reg, features = self.where.coordinates(X), self.where.reg, self.where.features
-        own = arrays.to_numpy(features.kernel_.diag_of(X)) if features.rank_ else np.zeros(len(X))
-        h = arrays.to_numpy(self.known.leverage_at(Phi, reg))
-        kept = (arrays.to_numpy(Phi[:, X.shape[1] :]) ** 2).sum(axis=1)
-        v = h + np.maximum(own - kept, 0.0) / (self.known.n * reg)
-        weights = self.where.weights
-        return v if weights is None else arrays.to_numpy(weights(X)) * v
+        """v(x) of rows, (n, 1) or (n, d_y)."""
+        return replace(self.where, smoother=self.known).unknown(X)
