@@ -147,7 +147,7 @@ class Location(Saveable):
     doubt: Array | None = None  # −log(1 − h)/2, h the leverage, (n, 1) or (n, d_y): while fitting
     weights: Weights | None = None
     excess: Array | None = None  # of outcomes over those learned from, outliers nearer: the same
-    straight: Array | None = None  # columns of y that are lines, as in
+    straight: Any = None  # columns of y that are lines, as in
     simple: Location | None = None  # this one; None without any
 
     @classmethod
