@@ -613,3 +613,46 @@ def test_laws_of_observations_are_of_many_draws_at_each_node():
     means = laws.middle * model.machine_.units_x + model.machine_.middle_x
     exact = ahead.embedding.weights @ means
     assert_allclose(ahead.observations.mean(), exact, atol=0.03)
+
+
+class TestErrorsThatLast:
+    @staticmethod
+    def drawn(lasting: float, n: int = 400, seed: int = 812900) -> tuple[np.ndarray, np.ndarray]:
+        """A state that stays, and what is seen of it, errors .8 wide that last or do not."""
+        rng = np.random.default_rng(seed)
+        Z, E = np.zeros((n, 1)), np.zeros((n, 1))
+        for t in range(1, n):
+            Z[t] = 0.95 * Z[t - 1] + 0.31 * rng.standard_normal()
+            E[t] = lasting * E[t - 1] + 0.8 * (1 - lasting**2) ** 0.5 * rng.standard_normal()
+        return Z + E, Z
+
+    def test_new_errors_count_in_full(self):
+        for seed in range(812900, 812902):
+            X, Z = self.drawn(0.0, 120, seed)
+            assert Laws(X, Z, (np.arange(119), np.arange(1, 120))).lasting == 0
+        assert km.KernelBayesFilter(**DENSE).fit(X, Z).machine_.power == 1
+
+    @pytest.mark.parametrize("c", [0.3, 0.9])
+    def test_a_sum_that_forgets(self, c):
+        """Its variance of lasting errors over that of new ones, (1 + c)/(1 − c), by sums."""
+        r, kept = c**0.4, c**0.6  # kr = c
+        ages = np.arange(2000)
+        share = kept**ages
+        lasting = share @ r ** np.abs(ages[:, None] - ages) @ share
+        assert lasting / (share @ share) == pytest.approx((1 + c) / (1 - c), rel=1e-9)
+
+    def test_beliefs_are_wider_and_nearer(self):
+        X, Z = self.drawn(0.9)
+        model = km.KernelBayesFilter(**DENSE).fit(X[:250], Z[:250])
+        assert 0.05 < model.machine_.power < 0.5
+        assert "an observation counts as" in str(model.summary())
+        found, smooth = model.filter(X[250:]), model.smooth(X[250:])
+        model.machine_.power = 1.0
+        before, other = model.filter(X[250:]), model.smooth(X[250:])
+        held, least = (
+            ((low <= Z[250:]) & (Z[250:] <= high)).mean()
+            for low, high in (found.interval(0.9), before.interval(0.9))
+        )
+        assert held > least + 0.1
+        errors = [((law.mean() - Z[250:]) ** 2).mean() for law in (smooth, other)]
+        assert errors[0] < errors[1]

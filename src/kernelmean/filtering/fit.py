@@ -129,7 +129,8 @@ class Plan:
         """A machine of these laws; `names` are those of X and Z."""
         kernel_x = observed_kernel(self.kernel_x, points_x, points, names[0])
         kernel_z = state_kernel(self.kernel_z, points, names[1])
-        return machine_of(laws, kernel_x, kernel_z, self.max_active, self.like is not None)
+        found = machine_of(laws, kernel_x, kernel_z, self.max_active, self.like is not None)
+        return found.counting(laws) if laws.lasting else found
 
     @stage("observations and regularisers")
     def finish(self, draft: Dynamics, points_x, sequences: list[slice], names=None) -> Machine:

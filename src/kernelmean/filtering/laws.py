@@ -45,6 +45,7 @@ ROUND = 0.3, 0.3, 3.0, 3.0  # spreads of directions and places: where the search
 TABLED = 200  # states of a table of laws
 CELLS_OF = {1: (0.1, 1_000), 2: (0.5, 100)}  # of so many columns: in bandwidths, and at most
 OUTSIDE = 1e-3  # share of points on either side, beyond which, by some bandwidths, it does not go
+LASTS = 4.0  # correlation of an error with the next, times √n, beyond which errors last
 ALIKE = 0.125  # chance that two rows share the value of a state, above which it stands for a kind
 
 
@@ -53,7 +54,7 @@ class StateLaw(Saveable):
     """p(y|x): that of the standardised y is normal, or a `ConditionalDensity` if rows say so."""
 
     density: NormalErrors | densities.Fit | Tabled
-    standard: Standard | None = None  # a file of an earlier version may have none
+    standard: Any = None  # a `Standard`; a file of an earlier version may have none
     turning: bool = False  # whether directions of x stand beside it
     change: bool = False  # whether the law is that of y − x
     mean: Any = None  # the searches of m and of s: while fitting
@@ -109,7 +110,6 @@ class StateLaw(Saveable):
 
         At the rows of X in the middle; right after learning.
         """
-        assert self.standard is not None
         E = arrays.to_numpy(self.standard.where.residuals)
         log_size = np.median(self.at(X).log_size, axis=0)
         return float(np.linalg.norm(E * np.exp(log_size), -2) / len(E) ** 0.5)
@@ -138,6 +138,9 @@ class Laws:
     X, Z : arrays of shape (n, d_x) and (n, d_z)
         Observations and states in these units, without columns of observations that are constant.
     moving, seeing : StateLaw
+    lasting : float
+        Correlation of errors of observations with the next, times that of states; 0 where it may
+        be chance.
     """
 
     X: np.ndarray
@@ -167,6 +170,10 @@ class Laws:
         self.X, self.Z = X, Z
         self.moving = StateLaw.of(Z[earlier], Z[later], True, getattr(like, "moving", None))
         self.seeing = StateLaw.of(Z, spread_ties(X), like=getattr(like, "seeing", None))
+        errors = arrays.to_numpy(self.seeing.standard.where.residuals)
+        lasting, staying = (correlated(A, earlier, later) for A in (errors, Z))
+        sure = lasting > LASTS / len(earlier) ** 0.5
+        self.lasting = lasting * max(0.0, staying) if sure else 0.0
 
     @property
     def box(self) -> tuple[np.ndarray, np.ndarray]:
@@ -174,6 +181,12 @@ class Laws:
         low, high = self.Z.min(axis=0), self.Z.max(axis=0)
         further = BEYOND[len(low) > 1] * (high - low)
         return low - further, high + further
+
+
+def correlated(A: np.ndarray, earlier, later) -> float:
+    """Correlation of a row with the next, on average over columns."""
+    A = (A - A.mean(axis=0)) / arrays.units(A)
+    return float((A[earlier] * A[later]).mean())
 
 
 def repeats(z: np.ndarray) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -32,6 +33,7 @@ OBSERVED = 4_000  # draws of observations, at all nodes together
 NOTHING = 1e-9  # of a row's largest transition
 FEW = 3.0  # nodes that an observation leaves: intervals mean nothing then
 THIN = 0.25  # share of transitions below which the others are not kept
+FOLLOWED, ROUNDS = 200, 3  # rows by which it is asked how much an observation counts
 ABSURD = 12.0  # log density below that of the most surprising training row, of a collapse
 
 
@@ -44,7 +46,7 @@ class NodeMachine(Recursion):
 
     - predict: w'_j = Σ_i w_i K_ij, rows summing to one, K_ij ∝ p(z_j|z_i) times the size of the
       cell of j;
-    - update: w_j ∝ w'_j p(x|z_j);
+    - update: w_j ∝ w'_j p(x|z_j)^a, a = 1 unless errors last (`counting`);
     - smooth: the backward pass of that chain, v_i = w_i Σ_j K_ij s_j / w'_j.
 
     Attributes
@@ -70,6 +72,8 @@ class NodeMachine(Recursion):
         and means, from which they count.
     blur : tuple of float, optional
         By how much distribution functions over cells of the plane are smoothed, by column.
+    power : float
+        a.
     """
 
     # a file of an earlier version may have none of these
@@ -78,6 +82,7 @@ class NodeMachine(Recursion):
     units: np.ndarray | float = 1.0
     middle_x: np.ndarray | float = 0.0
     middle: np.ndarray | float = 0.0
+    power: float = 1.0
 
     def __init__(self, laws: Laws, kernel_x: Kernel, kernel_z: Kernel, points, sizes, rng):
         self.kernel_x, self.kernel_z = kernel_x, kernel_z
@@ -120,9 +125,10 @@ class NodeMachine(Recursion):
         return found * units + self.middle_x
 
     @property
-    def counts(self) -> dict[str, int]:
-        """What a summary says of its size."""
-        return {"nodes": len(self.points)}
+    def counts(self) -> dict[str, float]:
+        """What a summary says of its size, and of observations whose errors last."""
+        part = {"an observation counts as": round(self.power, 2)} if self.power < 1 else {}
+        return {"nodes": len(self.points)} | part
 
     # ------------------------------------------------------------ one step
 
@@ -152,7 +158,8 @@ class NodeMachine(Recursion):
         top = float(log_density.max())
         if top < self.least - ABSURD:
             return replace(step, collapsed=True)
-        return self._weighed(step, step.belief * np.exp(log_density - top), "updated")
+        weights = step.belief * np.exp(self.power * (log_density - top))
+        return self._weighed(step, weights, "updated")
 
     def smoothed(self, step: Step, later: Step) -> Step:
         """A filtered step once the belief about the next one is known."""
@@ -169,6 +176,28 @@ class NodeMachine(Recursion):
         total = weights.sum()
         w = weights / total if total > 0 else self.usual
         return Step(w, np.concatenate([[1.0], w @ self.points]), kind)
+
+    def counting(self, laws: Laws) -> Self:
+        """With observations that count as (1 − c)/(1 + c) of one each, as errors last.
+
+        A belief keeps a share k of its variance at an update, and so that share of what it knew. Of
+        errors with correlation r to the next it sums, at correlation s of states, those of ages
+        0, 1, ... with weights (ks)^age: that has (1 + c)/(1 − c) of the variance that it would have
+        of new errors, c = ksr. k is of beliefs about training rows, and depends on what these
+        count.
+        """
+        X, P = self._outer(laws.X[:FOLLOWED]), self._inner(self.points)
+
+        def spread(steps: list[Step]) -> np.ndarray:
+            W = np.stack([step.weights for step in steps])
+            return W @ P**2 - (W @ P) ** 2
+
+        for _ in range(ROUNDS):
+            steps = self.track(X, [slice(0, len(X))])
+            ahead = [self.predicted(step) for step in steps[:-1]]
+            c = laws.lasting * min(1.0, float(np.mean(spread(steps[1:]) / spread(ahead))))
+            self.power = (1.0 - c) / (1.0 + c)
+        return self
 
     @cached_property
     def _observed(self) -> np.ndarray:

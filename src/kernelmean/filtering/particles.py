@@ -71,7 +71,7 @@ class ParticleMachine(NodeMachine):
         return self.moving.tabled(self._tree.data), seeing.tabled(self._tree.data)
 
     @property
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> dict[str, float]:
         return {**super().counts, "particles": self.count}
 
     # ------------------------------------------------------------ one step
