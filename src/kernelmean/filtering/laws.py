@@ -139,8 +139,8 @@ class Laws:
         Observations and states in these units, without columns of observations that are constant.
     moving, seeing : StateLaw
     lasting : float
-        Correlation of errors of observations with the next, times that of states; 0 where it may
-        be chance.
+        Correlation of errors of observations with the next, times that of states; 0 where either
+        may be chance.
     """
 
     X: np.ndarray
@@ -171,9 +171,8 @@ class Laws:
         self.moving = StateLaw.of(Z[earlier], Z[later], True, getattr(like, "moving", None))
         self.seeing = StateLaw.of(Z, spread_ties(X), like=getattr(like, "seeing", None))
         errors = arrays.to_numpy(self.seeing.standard.where.residuals)
-        lasting, staying = (correlated(A, earlier, later) for A in (errors, Z))
-        sure = lasting > LASTS / len(earlier) ** 0.5
-        self.lasting = lasting * max(0.0, staying) if sure else 0.0
+        r, s = (correlated(A, earlier, later) for A in (errors, Z))
+        self.lasting = r * s if min(r, s) > LASTS / len(earlier) ** 0.5 else 0.0
 
     @property
     def box(self) -> tuple[np.ndarray, np.ndarray]:
