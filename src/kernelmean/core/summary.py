@@ -66,11 +66,11 @@ def kernel_lines(kernel: Any, names: Sequence[str]) -> list[Line]:
     scale = getattr(kernel, "lengthscale", None)
     if scale is None:
         return [Line("kernel", kernel, repr(kernel))]
-    own: dict[str, list[float]] = {}  # columns of a category, where they are many, on one line
+    scales: dict[str, list[float]] = {}  # columns of a category, where they are many, on one line
     each, short = np.broadcast_to(np.asarray(scale, dtype=float), len(names)), in_short(names)
     for name, one in zip(names, each, strict=True):
-        own.setdefault(short[name], []).append(float(one))
-    along = [_lengthscales(name, scales) for name, scales in own.items()]
+        scales.setdefault(short[name], []).append(float(one))
+    along = [_lengthscales(*told) for told in scales.items()]
     inner = getattr(kernel, "kernel", kernel)  # of one on bent scales
     return [Line("kernel", kernel, type(inner).__name__), *along]
 
