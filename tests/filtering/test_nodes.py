@@ -13,7 +13,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
 import kernelmean as km
 from kernelmean.densities.standard import NormalErrors
-from kernelmean.filtering.laws import Laws, StateLaw
+from kernelmean.filtering.laws import Laws, StateLaw, correlated
 from kernelmean.filtering.nodes import Sparse, chain_of, nodes_of, thinned
 from kernelmean.regression.lengthscales import evidence_loss
 
@@ -625,6 +625,15 @@ class TestErrorsThatLast:
             Z[t] = 0.95 * Z[t - 1] + 0.31 * rng.standard_normal()
             E[t] = lasting * E[t - 1] + 0.8 * (1 - lasting**2) ** 0.5 * rng.standard_normal()
         return Z + E, Z
+
+    def test_how_long_they_last_is_their_correlation(self):
+        """Of pairs that follow each other, so that a column that only grows has 1 and no more."""
+        walks = np.cumsum(np.random.default_rng(0).standard_normal((50, 3)), axis=0)
+        pairs = np.arange(49), np.arange(1, 50)
+        expected = [np.corrcoef(walk[:-1], walk[1:])[0, 1] for walk in walks.T]
+        assert correlated(walks, *pairs) == pytest.approx(np.mean(expected), rel=1e-12)
+        assert correlated(np.arange(50.0)[:, None], *pairs) <= 1
+        assert correlated(np.ones((50, 1)), *pairs) == 0
 
     def test_new_errors_count_in_full(self):
         for seed in range(812900, 812902):

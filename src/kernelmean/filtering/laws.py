@@ -184,8 +184,8 @@ class Laws:
 
 def correlated(A: np.ndarray, earlier, later) -> float:
     """Correlation of a row with the next, on average over columns."""
-    A = (A - A.mean(axis=0)) / arrays.units(A)
-    return float((A[earlier] * A[later]).mean())
+    each = ((B - B.mean(axis=0)) / arrays.units(B) for B in (A[earlier], A[later]))
+    return float(np.prod([*each], axis=0).mean())
 
 
 def repeats(z: np.ndarray) -> bool:
