@@ -75,7 +75,7 @@ SIZES = re.compile(r"\\[bB]ig(?![A-Za-z])")  # brackets of MathML grow by themse
 MATHML = "http://www.w3.org/1998/Math/MathML"
 ACCENTS = set("ˉˆ˜~^¯")
 BARS = re.compile(r"\|(\S[^|]*\S|\S)\|")
-RECORDS = ("measured", "ablations")  # pages to look things up in: what is long there is folded
+RECORDS = ("measured", "ablations")  # to look things up in: what is long there is folded
 LONG, HEAD = 330, 110  # letters of what is folded, and of its head
 
 
@@ -116,7 +116,7 @@ def draw_math(translator, node):
 
 def fold_records(app, doctree, page):
     """A long item, or cell of a table, is its first words until it is opened."""
-    if page not in RECORDS or app.builder.format != "html":
+    if page.split("/")[0] not in RECORDS or app.builder.format != "html":
         return
     for node in (*doctree.findall(nodes.list_item), *doctree.findall(nodes.entry)):
         text = " ".join(part.replace("\\", "") for part in node.findall(nodes.Text))
