@@ -12,7 +12,8 @@ import numpy as np
 from .labels import pandas
 
 SHOWN = 6  # columns of one category that are each told by name
-CATEGORY = re.compile(r"([^[]+)\[T\.([^]]*)\]")  # a column of one: its name, and the value
+VALUE = r"\[T\.([^]]*)\]"  # that a column of one stands for
+CATEGORY = re.compile(rf"([^[]+){VALUE}")  # such a column
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def in_short(names: Sequence[str]) -> dict[str, str]:
     >>> set(in_short([f"C(a)[T.{j}]" for j in range(1, 60)]).values())
     {'C(a) (60 values)'}
     """
-    of = {name: re.sub(r"\[T\.[^]]*\]", "", name) for name in names}
+    of = {name: re.sub(VALUE, "", name) for name in names}
     count = Counter(of.values())
     return {k: f"{v} ({count[v] + 1} values)" if count[v] > SHOWN else k for k, v in of.items()}
 
