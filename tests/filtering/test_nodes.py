@@ -14,7 +14,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 import kernelmean as km
 from kernelmean.densities.standard import NormalErrors
 from kernelmean.filtering.laws import Laws, StateLaw, correlated
-from kernelmean.filtering.nodes import Sparse, chain_of, nodes_of, thinned
+from kernelmean.filtering.nodes import Sparse, chain_of, nodes_of, share_of_new, thinned
 from kernelmean.regression.lengthscales import evidence_loss
 
 
@@ -643,12 +643,12 @@ class TestErrorsThatLast:
 
     @pytest.mark.parametrize("c", [0.3, 0.9])
     def test_a_sum_that_forgets(self, c):
-        """Its variance of lasting errors over that of new ones, (1 + c)/(1 − c), by sums."""
+        """Its variance of new errors over that of lasting ones, by sums."""
         r, kept = c**0.4, c**0.6  # kr = c
         ages = np.arange(2000)
         share = kept**ages
         lasting = share @ r ** np.abs(ages[:, None] - ages) @ share
-        assert lasting / (share @ share) == pytest.approx((1 + c) / (1 - c), rel=1e-9)
+        assert share_of_new(c) == pytest.approx(share @ share / lasting, rel=1e-9)
 
     def test_beliefs_are_wider_and_nearer(self):
         X, Z = self.drawn(0.9)

@@ -54,7 +54,7 @@ class StateLaw(Saveable):
     """p(y|x): that of the standardised y is normal, or a `ConditionalDensity` if rows say so."""
 
     density: NormalErrors | densities.Fit | Tabled
-    standard: Any = None  # a `Standard`; a file of an earlier version may have none
+    standard: Standard | None = None  # a file of an earlier version may have none
     turning: bool = False  # whether directions of x stand beside it
     change: bool = False  # whether the law is that of y − x
     mean: Any = None  # the searches of m and of s: while fitting
@@ -105,13 +105,18 @@ class StateLaw(Saveable):
         table = Tabled(density, directed(states) if self.turning else states)
         return self if table.coarse else replace(self, density=table, mean=None, size=None)
 
+    @property
+    def errors(self) -> np.ndarray:
+        """Standardised, of the rows learned from; right after learning."""
+        assert self.standard is not None
+        return arrays.to_numpy(self.standard.where.residuals)
+
     def narrowest(self, X: np.ndarray) -> float:
         """Standard deviation of the laws, in the direction and at the column where it is least.
 
         At the rows of X in the middle; right after learning.
         """
-        E = arrays.to_numpy(self.standard.where.residuals)
-        log_size = np.median(self.at(X).log_size, axis=0)
+        E, log_size = self.errors, np.median(self.at(X).log_size, axis=0)
         return float(np.linalg.norm(E * np.exp(log_size), -2) / len(E) ** 0.5)
 
     def at(self, X) -> LawsAt:
@@ -170,8 +175,7 @@ class Laws:
         self.X, self.Z = X, Z
         self.moving = StateLaw.of(Z[earlier], Z[later], True, getattr(like, "moving", None))
         self.seeing = StateLaw.of(Z, spread_ties(X), like=getattr(like, "seeing", None))
-        errors = arrays.to_numpy(self.seeing.standard.where.residuals)
-        r, s = (correlated(A, earlier, later) for A in (errors, Z))
+        r, s = (correlated(A, earlier, later) for A in (self.seeing.errors, Z))
         self.lasting = r * s if min(r, s) > LASTS / len(earlier) ** 0.5 else 0.0
 
     @property

@@ -182,21 +182,20 @@ class NodeMachine(Recursion):
 
         A belief keeps a share k of its variance at an update, and so that share of what it knew. Of
         errors with correlation r to the next it sums, at correlation s of states, those of ages
-        0, 1, ... with weights (ks)^age: that has (1 + c)/(1 − c) of the variance that it would have
-        of new errors, c = ksr. k is of beliefs about training rows, and depends on what these
-        count.
+        0, 1, ... with weights (ks)^age: `share_of_new(ksr)`. k is of beliefs about training rows,
+        pooled, and depends on what these count.
         """
         X, P = self._outer(laws.X[:FOLLOWED]), self._inner(self.points)
 
-        def spread(steps: list[Step]) -> np.ndarray:
+        def spread(steps: list[Step]) -> float:
             W = np.stack([step.weights for step in steps])
-            return W @ P**2 - (W @ P) ** 2
+            return float(np.maximum(W @ P**2 - (W @ P) ** 2, 0.0).sum())
 
         for _ in range(ROUNDS):
             steps = self.track(X, [slice(0, len(X))])
             ahead = [self.predicted(step) for step in steps[:-1]]
-            c = laws.lasting * min(1.0, float(np.mean(spread(steps[1:]) / spread(ahead))))
-            self.power = (1.0 - c) / (1.0 + c)
+            kept = spread(steps[1:]) / max(spread(ahead), np.finfo(float).tiny)
+            self.power = share_of_new(laws.lasting * min(1.0, kept))
         return self
 
     @cached_property
@@ -211,6 +210,14 @@ class NodeMachine(Recursion):
         each = len(self._observed) // len(self.points)
         W = np.repeat(np.stack([step.weights for step in steps]) / each, each, axis=1)
         return MeanEmbedding.of_parts(self._observed, W, None, self.kernel_x)
+
+
+def share_of_new(c: float) -> float:
+    """Variance of Σ k^t e_t of new errors over that of errors of correlation c/k.
+
+    It is (1 − c)/(1 + c) whatever k is, for weights and correlations go with age alike.
+    """
+    return (1.0 - c) / (1.0 + c)
 
 
 def nodes_of(
