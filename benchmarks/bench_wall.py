@@ -116,7 +116,7 @@ def compare(names: list[str], runs: int, against: Path | None) -> list[dict]:
             for way, source in list(ways(job, against))[:: 1 - 2 * (k % 2)]:
                 found[way].append(run(name, way, SEED + k, source))
         for way, results in found.items():
-            row = {"job": name, "way": way} | _middle(results)
+            row = {"job": name, "way": way, "runs": runs} | _middle(results)
             rows.append(row)
             asked = job.most if way == OURS else None
             ratio = row["wall"] / median(r["wall"] for r in found[OURS])
@@ -160,16 +160,18 @@ def slowest(name: str, count: int) -> float:
     return max(result["wall"] for result in map(finish, together))
 
 
-def keep(rows: list[dict], crowds: list[dict], runs: int) -> None:
+def keep(rows: list[dict], crowds: list[dict]) -> None:
     """One file a commit: jobs that were run now take the place of what stood there."""
     command = ["git", "-C", str(HERE.parent), "log", "-1", "--format=%h %cI"]
     commit, date = subprocess.run(command, capture_output=True, text=True).stdout.split()
     path = HISTORY / f"{commit}.json"
-    old = json.loads(path.read_text())["rows"] if path.exists() else []
+    old = json.loads(path.read_text()) if path.exists() else {"rows": [], "at_once": []}
     new = {row["job"] for row in rows}
-    rows = [row for row in old if row["job"] not in new] + rows
+    rows = [row for row in old["rows"] if row["job"] not in new] + rows
+    asked = {(c["job"], c["at_once"]) for c in crowds}
+    crowds = [c for c in old["at_once"] if (c["job"], c["at_once"]) not in asked] + crowds
     told = {"commit": commit, "date": date, "taken": f"{datetime.now(UTC):%Y-%m-%d}"}
-    told |= {"machine": machine(os.cpu_count() or 1), "runs": runs, "rows": rows, "at_once": crowds}
+    told |= {"machine": machine(os.cpu_count() or 1), "rows": rows, "at_once": crowds}
     HISTORY.mkdir(exist_ok=True)
     path.write_text(json.dumps(told, indent=1) + "\n")
 
@@ -197,7 +199,7 @@ def main() -> None:
     print(machine(os.cpu_count() or 1), flush=True)
     rows = compare(names, runs, options.against)
     crowds = crowd(options.at_once, runs) if options.at_once else []
-    keep(rows, crowds, runs)
+    keep(rows, crowds)
 
 
 if __name__ == "__main__":
