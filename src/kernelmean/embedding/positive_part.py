@@ -304,9 +304,10 @@ class Even:
     Owen (2003), Quasi-Monte Carlo sampling, §5; Sobol' (1967).
     """
 
-    def __init__(self, n: int, columns: int, seed: int):
+    def __init__(self, n: int, columns: int, seed: int | np.random.Generator):
         self._rng = np.random.default_rng(seed)
-        digits = (qmc.Sobol(columns, scramble=False).random(n) * 2.0**SOBOL_BITS).astype(np.int64)
+        points = qmc.Sobol(columns, scramble=False).random_base2((n - 1).bit_length())[:n]
+        digits = (points * 2.0**SOBOL_BITS).astype(np.int64)
         moved = digits ^ self._rng.integers(2**SOBOL_BITS, size=columns)
         self._left = (moved + 0.5) / 2.0**SOBOL_BITS
 

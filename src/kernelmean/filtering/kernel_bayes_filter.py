@@ -76,7 +76,7 @@ class KernelBayesFilter(Estimator):
         Most training rows that an update of the importance rule touches; more are thinned by
         systematic sampling. None keeps all. Of densities: nodes, or particles and nodes; None is
         500 nodes of one state, up to 500 of two, or 2,000 where observations tell more than so
-        many can; of three and more, and of two that move with little noise, 1,000 particles.
+        many can; of three and more, and of two that move with little noise, 1,024 particles.
     inference : {"kbr", "densities", "auto"}, optional
         Kernel Bayes' rule, or Bayes' rule with two learned laws, p(z_t | z_{t−1}) and p(x_t | z_t),
         on weights of nodes or particles (MATH §13.8): normal laws or densities around Gaussian

@@ -22,13 +22,13 @@ NODES = 500  # of one state; cells of two
 DRAWS, LEAST = 4_000, 1_000  # of several; while ways are compared
 GOLDEN = (1 + 5**0.5) / 2
 SLANT = np.array([[GOLDEN, 1.0], [-1.0, GOLDEN]]) / (1 + GOLDEN**2) ** 0.5  # of a grid
-CELLS = 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.35, 0.25, 0.18, 0.12, 0.09  # their width, of that of laws
+CELLS = 0.95 ** np.arange(48)  # their width, of that of laws
 # below half of that they are where a sensor tells more: so many, where so much wider paths would go
 SEEN, WIDER = 2_000, (1.0, 1.25, 1.5)
 LOOKED = 100  # observations of which it is asked
 BLUR = 0.2  # of a cell's width: distribution functions over cells go up over so much
 STEPS = 20, 100  # of the paths that they are drawn from; between them a third of the rows
-TIMES = 8  # as many draws as cells
+TIMES, EVERY = 32, 4  # as many draws as cells, lest there are holes; one in four where narrower
 OBSERVED = 4_000  # draws of observations, at all nodes together
 NOTHING = 1e-9  # of a row's largest transition
 FEW = 3.0  # nodes that an observation leaves: intervals mean nothing then
@@ -263,20 +263,26 @@ def cells(
     the width of a cell.
     """
     points, area, (seeing, X) = None, 0.0, told
-    wider = np.concatenate([part * draws for part in WIDER])
-    for side in width * np.array(CELLS):
-        found = np.unique(np.floor(draws @ SLANT / side), axis=0)
+    wider = np.concatenate([part * draws[::EVERY] for part in WIDER])
+    for side in width * CELLS:
+        found = visited(draws, side)
         if side < width / 2 or len(found) > (limit or NODES):
             if points is None or limit:
                 break
             left = chain_of(seeing.at(points).log_density(X).T, np.ones(len(points)))
             if np.median(1.0 / (left * left).sum(axis=1)) >= FEW:
                 break
-            found = np.unique(np.floor(wider @ SLANT / side), axis=0)
+            found = visited(wider, side)
             if len(found) > SEEN:
                 break
         points, area = (found + 0.5) * side @ SLANT.T, side**2
     return points, area
+
+
+def visited(draws: np.ndarray, side: float) -> np.ndarray:
+    """Numbers of the cells that they are in, (N, 2)."""
+    found = np.unique(np.floor(draws @ SLANT / side) @ [1.0, 1j])
+    return np.column_stack([found.real, found.imag])
 
 
 def chain_of(log_density: np.ndarray, sizes: np.ndarray) -> np.ndarray:

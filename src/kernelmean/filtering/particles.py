@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -12,12 +13,13 @@ from ..core import arrays
 from ..core.moments import evenly, normal_bandwidth
 from ..densities.standard import NormalErrors
 from ..embedding.embedding import MeanEmbedding
+from ..embedding.positive_part import Even
 from ..kernels import Kernel
 from .laws import Laws, LawsAt, StateLaw
 from .machine import Step
 from .nodes import NodeMachine, nodes_of
 
-PARTICLES, QUICK = 1_000, 300  # that follow a belief; while ways are compared
+PARTICLES, QUICK = 1_024, 256  # that follow a belief; while ways are compared
 SMOOTHED = 500  # of those a step later, by which one is smoothed,
 HARDLY = 1e-3  # and weights, times their number, that are not
 REACH = 0.5  # of Silverman's rule for the particles, by which laws are widened there
@@ -32,14 +34,17 @@ class ParticleMachine(NodeMachine):
     counting at the node that is nearest.
 
     - predict: particles are drawn in proportion to their weights, and from the law of each its
-      successor. A few begin anew anywhere, with next to no weight, and find a track that was lost;
+      successor, by even draws of both: Sobol's, particles in the order of a curve through all
+      (Gerber & Chopin 2015). A few begin anew anywhere, with next to no weight, and find a track
+      that was lost;
     - update: w_i ∝ w_i p(x|z_i);
     - smooth: v_i ∝ w_i Σ_j S_ij s_j / Σ_j S_ij p_j, S_ij = p(z'_j|z_i) / Σ_k w_k p(z'_j|z_k), p and
       s the weights of the particles a step later, before and after what was seen from then on; what
       leads to none of them as the nearest that does. Laws are widened by half of what Silverman's
       rule smooths particles by (`reaching`).
 
-    What is drawn at a step depends on the belief and on its age alone.
+    What is drawn at a step depends on the belief and on its age alone. Errors that are not normal
+    are drawn at random.
 
     Attributes
     ----------
@@ -91,10 +96,14 @@ class ParticleMachine(NodeMachine):
     def predicted(self, step: Step) -> Step:
         """One step on in time."""
         rng, n = np.random.default_rng(step.age), self.count
-        levels = (np.arange(n) + rng.random()) / n
-        drawn = np.searchsorted(np.cumsum(step.belief)[:-1], levels)
+        even: Any = Even(n, 1 + step.cloud.shape[1], rng)
+        order = along_a_curve(step.cloud)
+        upto, levels = np.cumsum(step.belief[order]), even.take(1)[:, 0]
+        drawn = order[np.searchsorted(upto[:-1], levels * upto[-1])]
         parents, which = np.unique(drawn, return_inverse=True)
-        moved = self._tables[0].at(step.cloud[parents]).sample(rng, which)
+        moving, _ = self._tables
+        draws = even if isinstance(moving.density, NormalErrors) else rng
+        moved = moving.at(step.cloud[parents]).sample(draws, which)[levels.argsort()]
         anew = self._tree.data[rng.integers(len(self.points), size=len(self._drawn) - n)]
         points = np.concatenate([np.clip(moved, self.low, self.high), anew])
         told = self._on(points, self._drawn, "predicted", step.age + 1)
@@ -125,6 +134,17 @@ class ParticleMachine(NodeMachine):
         ratios, factor = after[led] / before[led], np.ones_like(w)
         factor[many] = ratios[cKDTree(own[led]).query(own)[1]]
         return self._weighed(step, w * factor, "smoothed")
+
+
+def along_a_curve(points: np.ndarray) -> np.ndarray:
+    """Their order on Morton's curve through the ranks of the columns: neighbours stay near.
+
+    The bits of the ranks, first bits first, those of all columns in turn.
+    """
+    n = len(points)
+    ranks = points.argsort(axis=0).argsort(axis=0)
+    bits = ranks[:, None] >> np.arange(n.bit_length())[::-1, None] & 1
+    return np.lexsort(np.packbits(bits.reshape(n, -1).astype(bool), axis=1).T[::-1])
 
 
 def reaching(laws: LawsAt, cloud: np.ndarray) -> LawsAt:
