@@ -28,7 +28,7 @@ SEEN, WIDER = 2_000, (1.0, 1.25, 1.5)
 LOOKED = 100  # observations of which it is asked
 BLUR = 0.2  # of a cell's width: distribution functions over cells go up over so much
 STEPS = 20, 100  # of the paths that they are drawn from; between them a third of the rows
-TIMES, EVERY = 32, 4  # as many draws as cells, lest there are holes; one in four where narrower
+TIMES, EACH = 32, 4  # as many draws as cells, lest there are holes; so many of each law
 OBSERVED = 4_000  # draws of observations, at all nodes together
 NOTHING = 1e-9  # of a row's largest transition
 FEW = 3.0  # nodes that an observation leaves: intervals mean nothing then
@@ -236,15 +236,16 @@ def nodes_of(
 
     steps = int(np.clip(len(Z) // 3, *STEPS))
 
-    def some(n: int) -> np.ndarray:
-        at, found = Z[np.linspace(0, len(Z) - 1, -(-n // steps)).round().astype(int)], []
+    def some(n: int, each: int = 1) -> np.ndarray:
+        m, found = -(-n // (steps * each)), []
+        at, which = Z[np.linspace(0, len(Z) - 1, m).round().astype(int)], np.repeat(range(m), each)
         for _ in range(steps):
-            at = np.clip(moving.at(at).sample(rng), *box)
-            found.append(at)
+            found.append(np.clip(moving.at(at).sample(rng, which), *box))
+            at = found[-1][::each]
         return np.concatenate(found)[:n]
 
     if Z.shape[1] == 2:
-        draws = some(TIMES * (limit or NODES))
+        draws = some(TIMES * (limit or NODES), EACH)
         told = laws.seeing, laws.X[evenly(len(Z), LOOKED)]
         points, size = cells(draws, moving.narrowest(Z), told, limit)
         if points is not None:
@@ -263,7 +264,7 @@ def cells(
     the width of a cell.
     """
     points, area, (seeing, X) = None, 0.0, told
-    wider = np.concatenate([part * draws[::EVERY] for part in WIDER])
+    wider = np.concatenate([part * draws[::EACH] for part in WIDER])
     for side in width * CELLS:
         found = visited(draws, side)
         if side < width / 2 or len(found) > (limit or NODES):
