@@ -15,8 +15,12 @@ DENSE = {"inference": "densities", "reg": 0.1}  # of a λ that is given nothing 
 TRAIN, TEST = make_rotation(200, random_state=1000), make_rotation(40, random_state=1001)
 
 
-@cache
 def tracker(rule: str = "importance") -> km.KernelBayesFilter:
+    return _tracker(rule)
+
+
+@cache
+def _tracker(rule: str) -> km.KernelBayesFilter:  # with no default: `f()` and `f("a")` are two calls
     return km.KernelBayesFilter(rule, inference="kbr").fit(TRAIN.X, TRAIN.Z)
 
 

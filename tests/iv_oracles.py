@@ -168,11 +168,12 @@ def bias_covariance(A: Array, b: Array, xi: float, trends: int) -> Array:
     return pull @ pull.T * (2 * b[own] @ b[own] / max(df, 1.0))
 
 
-def weighted_chi2_tail(statistic: float, V: Array, draws: int = 400_000, seed: int = 0) -> float:
-    """P(zᵀz > statistic), z ~ N(0, V), by drawing."""
+def weighted_chi2_tail(statistics, V: Array, draws: int = 400_000, seed: int = 0) -> list[float]:
+    """P(zᵀz > statistic), z ~ N(0, V), for each of some, by drawing."""
     s = np.clip(np.linalg.eigvalsh(V), 0, None)
     squares = np.random.default_rng(seed).standard_normal((draws, len(s))) ** 2
-    return float(np.mean(squares @ s > statistic))
+    sums = squares @ s
+    return [float(np.mean(sums > statistic)) for statistic in statistics]
 
 
 def slopes(loss, u: Array, step: float = 1e-5) -> Array:

@@ -58,6 +58,7 @@ def test_not_far_above_the_mean_of_the_states():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_searches")
 def test_what_is_asked_for_is_compared_with_what_is_simple_alone():
     Z, X = quadratic(150, 3)
     assert km.KernelBayesFilter(reg=0.01).fit(X, Z).held_out_ == {}
@@ -121,6 +122,7 @@ class TestUnasked:
         for given in ({"rule": "squared"}, {"kernel_z": km.Gaussian(1.0)}, {"reg_prior": 0.1}):
             assert "densities" not in km.KernelBayesFilter(**given).fit(X, Z).held_out_
 
+    @pytest.mark.usefixtures("short_searches")
     @pytest.mark.parametrize(("columns", "nodes"), [(1, 500), (2, 500), (3, 1000)])
     def test_densities_of_more_states_are_judged_with_more_nodes(self, columns, nodes, monkeypatch):
         tried = {}

@@ -207,7 +207,7 @@ def test_nearer_to_kalman_than_the_kernel_rule():
     rng = np.random.default_rng(7)
     (X, Z), (new, truth) = law.simulate(300, rng), law.simulate(300, rng)
     filtered, smoothed, *_ = law.kalman(new)
-    models = [km.KernelBayesFilter(inference=i).fit(X, Z) for i in ("densities", "kbr")]
+    models = [km.KernelBayesFilter(**of).fit(X, Z) for of in (DENSE, {"inference": "kbr"})]
     for verb, best in (("filter", filtered), ("smooth", smoothed)):
         excess = [
             np.mean((getattr(model, verb)(new).mean() - truth) ** 2) - np.mean((best - truth) ** 2)
@@ -612,11 +612,13 @@ class TestASensorThatIsDead:
         assert_allclose(ahead[:, [0, 2]], expected, atol=1e-12)
 
     @pytest.mark.slow
+    @pytest.mark.usefixtures("short_searches")
     def test_densities_are_compared(self):
         found = km.KernelBayesFilter().fit(self.with_dead(self.X), self.Z)
         expected = km.KernelBayesFilter().fit(self.X, self.Z).held_out_["densities"]
         assert found.held_out_["densities"] == pytest.approx(expected, rel=1e-9)
 
+    @pytest.mark.usefixtures("short_searches")
     def test_dead_in_a_half_alone(self):
         X = self.X.copy()
         X[:60, 1] = 0.1
@@ -638,7 +640,7 @@ def test_laws_of_observations_are_of_many_draws_at_each_node():
     rng = np.random.default_rng(1)
     Z = rng.normal(size=(200, 1))
     X = Z + 0.5 * rng.normal(size=Z.shape)
-    model = km.KernelBayesFilter(inference="densities").fit(X, Z)
+    model = km.KernelBayesFilter(**DENSE).fit(X, Z)
     ahead = model.forecast(X[:30], 2)
     laws = StateLaw(model.machine_.observing, model.machine_.standard).at(
         model.machine_._inner(model.points_)

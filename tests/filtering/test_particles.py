@@ -279,7 +279,7 @@ def test_particles_are_weighed_by_the_laws_of_the_states_nearest():
     rng = np.random.default_rng(5)
     X, Z = LAW.simulate(300, rng)
     X = Z[:, :2] + rng.choice([-0.8, 0.8], size=X.shape) + 0.1 * rng.normal(size=X.shape)
-    machine = km.KernelBayesFilter(inference="densities").fit(X, Z).machine_
+    machine = km.KernelBayesFilter(**DENSE).fit(X, Z).machine_
     assert isinstance(machine._tables[1].density, Tabled)
     steps = machine.track(X[:20], [slice(0, 20)])
     for i in (3, 9, 15):

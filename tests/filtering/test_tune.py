@@ -37,12 +37,12 @@ def chosen(model) -> list:
 
 
 @cache
-def tuned(rule: str = "importance") -> km.KernelBayesFilter:
+def tuned(rule: str) -> km.KernelBayesFilter:
     return km.KernelBayesFilter(rule, **SMOOTH).tune(TRAIN.X, TRAIN.Z, validation=0.3)
 
 
 @cache
-def untuned(rule: str = "importance") -> km.KernelBayesFilter:
+def untuned(rule: str) -> km.KernelBayesFilter:
     return km.KernelBayesFilter(rule).fit(TRAIN.X, TRAIN.Z)
 
 
@@ -308,6 +308,7 @@ class TestHeldOut:
         assert len(ruled.tuning_) == 13
 
     @pytest.mark.slow
+    @pytest.mark.usefixtures("short_searches")
     def test_auto_tunes_the_rule_where_fitting_takes_it(self, monkeypatch):
         model = quick(inference="auto")
         plain, best = model.fit(TRAIN.X, TRAIN.Z), model.tune(TRAIN.X, TRAIN.Z, validation=2)

@@ -188,7 +188,7 @@ class TestLikelihood:
         model = km.KernelHMM(1).fit(past, [70, 140])
         assert found.scores[1] == pytest.approx(model.score(future, [30, 60]) / 90, abs=1e-9)
 
-    @pytest.mark.slow
+    @pytest.mark.usefixtures("short_searches")
     def test_the_seed_counts(self):
         X = states_of(2, 60, 61)
         a, b = (

@@ -411,10 +411,8 @@ class TestDensities:
 
     @pytest.mark.slow
     def test_they_are_those_of_the_states(self):
-        X, _ = normal_data(2_000, 43)
-        m = learner(**SEARCH).fit(X)
         truth = norm.pdf(GRID[:, None] - [0.0, 3.0])
-        assert trapezoid(np.abs(m.density(GRID[:, None]) - truth), GRID, axis=0).max() < 0.15
+        assert trapezoid(np.abs(searched().density(GRID[:, None]) - truth), GRID, axis=0).max() < 0.15
 
     def test_a_given_bandwidth(self):
         """A loop over rows, weights from `emissions_`."""

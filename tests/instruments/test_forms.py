@@ -146,7 +146,7 @@ def test_a_curve_keeps_to_the_categories_of_its_instrument():
     assert_allclose(far.predict(X), model.predict(X), rtol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("short_searches")
 def test_kernels_of_several_kinds(points):
     model = fitted({"x": "matern", "region": "category"})
     assert "3 categories" in str(model.summary())

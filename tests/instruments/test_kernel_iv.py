@@ -262,7 +262,7 @@ class TestExogenous:
         assert separate.reg_stage1_ == joined.reg_stage1_
         assert separate.reg_stage2_ == joined.reg_stage2_
 
-    @pytest.mark.slow
+    @pytest.mark.usefixtures("short_searches")
     def test_one_dimensional_c(self):
         X, y, Z = confounded()
         C = np.linspace(0, 1, 120)

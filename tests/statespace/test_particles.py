@@ -464,7 +464,7 @@ def normal_batch(points, centres, variance, kernel):
 
 def recovered_line(rho=0.9, q=0.3, r=0.4):
     """`line` in the form of embeddings on a fine grid."""
-    grid, kernel = np.arange(-8, 8.01, 0.1)[:, None], km.Gaussian(1.0)
+    grid, kernel = np.arange(-8, 8.01, 0.2)[:, None], km.Gaussian(1.0)
     law = np.exp(-0.5 * grid[:, 0] ** 2 * (1 - rho**2) / q)
     return RecoveredModel(
         MeanEmbedding(grid, law / law.sum(), kernel),

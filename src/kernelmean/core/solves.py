@@ -87,7 +87,7 @@ class Ridge(Saveable):
     def solve(self, B) -> Array:
         """(A + λI)⁻¹B."""
         if self.triangular and isinstance(self.root, np.ndarray):
-            return scipy.linalg.cho_solve((self.root, True), B, check_finite=False)
+            return scipy.linalg.lapack.dpotrs(self.root, B, lower=1)[0] if B.size else B * 1.0
         half = self.half(B)
         return solve_lower(self.root, half, True) if self.triangular else self.root @ half
 

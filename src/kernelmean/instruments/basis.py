@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain, combinations, product
 
 import numpy as np
@@ -93,7 +94,7 @@ class Polynomial(Saveable):
         """Number of columns before the squares."""
         return min(self.width, replace(self.with_degree(1), crossed=()).width)
 
-    @property
+    @cached_property
     def terms(self) -> list[tuple]:
         """What each column is made of, and its power or level; of products, two of these."""
         once: list[tuple] = [(j, 1) for j in self.straight]
