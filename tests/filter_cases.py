@@ -16,11 +16,11 @@ TRAIN, TEST = make_rotation(200, random_state=1000), make_rotation(40, random_st
 
 
 def tracker(rule: str = "importance") -> km.KernelBayesFilter:
-    return _tracker(rule)
+    return _tracker(rule)  # `cache` takes `f()` and `f("importance")` for two calls
 
 
 @cache
-def _tracker(rule: str) -> km.KernelBayesFilter:  # with no default: `f()` and `f("a")` are two calls
+def _tracker(rule: str) -> km.KernelBayesFilter:
     return km.KernelBayesFilter(rule, inference="kbr").fit(TRAIN.X, TRAIN.Z)
 
 

@@ -88,13 +88,13 @@ class TestInTheModel:
     def test_some_columns_have_those_by_which_the_past_tells_more(self):
         """Calm and wild rows in one of five columns; two rings in two of five."""
         rng = np.random.default_rng(3)
-        states = np.cumsum(rng.random(600) < 0.03) % 2
-        X = rng.normal(size=(600, 5))
+        states = np.cumsum(rng.random(400) < 0.03) % 2
+        X = rng.normal(size=(400, 5))
         X[:, 0] *= np.array([0.5, 2.0])[states]
         m = km.KernelHMM(2, random_state=0).fit(X)
         assert m.variates_ is None
         assert matched_accuracy(states, m.predict(X)) > 0.95
-        angle, X = rng.uniform(0, 2 * np.pi, 600), 0.5 * rng.normal(size=(600, 5))
+        angle, X = rng.uniform(0, 2 * np.pi, 400), 0.5 * rng.normal(size=(400, 5))
         X[:, :2] += np.array([1.0, 2.5])[states, None] * np.c_[np.cos(angle), np.sin(angle)]
         m = km.KernelHMM(2, random_state=0).fit(X)
         assert isinstance(m.variates_, Variates)

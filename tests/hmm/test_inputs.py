@@ -49,12 +49,12 @@ class TestLearning:
     @pytest.mark.slow
     @pytest.mark.thorough
     def test_known_coefficients_are_found(self):
-        X, U, states = driven(6_000, 2.0, 0)
+        X, U, states = driven(3_000, 2.0, 0)
         m = km.KernelHMM(2, random_state=0).fit(X, inputs=U)
         odds = np.diff(m.slopes_[..., 0], axis=1)[:, 0] / U.std()  # of state 1 over state 0
         assert_allclose(np.abs(odds), 2.0, atol=0.35)
         assert odds[0] > 0 > odds[1]
-        new, more, truth = driven(3_000, 2.0, 7)
+        new, more, truth = driven(1_500, 2.0, 7)
         plain = km.KernelHMM(2, random_state=0).fit(X)
         told, untold = m.score(new, inputs=more), plain.score(new)
         assert told - untold > 100

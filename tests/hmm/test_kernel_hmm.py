@@ -412,7 +412,8 @@ class TestDensities:
     @pytest.mark.slow
     def test_they_are_those_of_the_states(self):
         truth = norm.pdf(GRID[:, None] - [0.0, 3.0])
-        assert trapezoid(np.abs(searched().density(GRID[:, None]) - truth), GRID, axis=0).max() < 0.15
+        off = np.abs(searched().density(GRID[:, None]) - truth)
+        assert trapezoid(off, GRID, axis=0).max() < 0.15
 
     def test_a_given_bandwidth(self):
         """A loop over rows, weights from `emissions_`."""
