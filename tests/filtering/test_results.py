@@ -142,7 +142,7 @@ class TestResults:
 
     @pytest.mark.usefixtures("short_searches")
     def test_the_same_twice(self):
-        a, b = (km.KernelBayesFilter(max_active=60).fit(TRAIN.X, TRAIN.Z) for _ in range(2))
+        a, b = (km.KernelBayesFilter(max_active=60).fit(TRAIN.X[:100], TRAIN.Z[:100]) for _ in range(2))
         assert_array_equal(a.filter(TEST.X).mean(), b.filter(TEST.X).mean())
         assert_array_equal(a.filter(TEST.X).mean(), a.filter(TEST.X).mean())
 
@@ -232,6 +232,7 @@ class TestBeliefs:
 
 # ------------------------------------------------------------------------------- shapes, tables
 class TestTables:
+    @pytest.mark.usefixtures("short_searches")
     def test_one_state(self):
         """(n,) comes back as (n,), a column as a column; inside there are two axes always."""
         z = TRAIN.Z[:, 0]
@@ -271,6 +272,7 @@ class TestTables:
         assert_allclose(model.filter(masked).mean(), result.mean(), atol=1e-10)
 
     @pytest.mark.slow
+    @pytest.mark.usefixtures("short_searches")
     def test_kernels_by_column_name(self):
         X, Z = pd.DataFrame(TRAIN.X, columns=["a", "b"]), pd.DataFrame(TRAIN.Z, columns=["u", "v"])
         by_name = km.KernelBayesFilter(
@@ -337,6 +339,7 @@ class TestTables:
     @pytest.mark.parametrize("value", [1e-14, 1e3, 1e12])
     @pytest.mark.parametrize("name", ["reg", "reg_prior", "reg_transition", "reg_smoother"])
     @pytest.mark.parametrize("rule", RULES)
+    @pytest.mark.usefixtures("short_searches")
     def test_regularisers_far_out(self, rule, name, value):
         model = km.KernelBayesFilter(rule, **{name: value}).fit(TRAIN.X[:80], TRAIN.Z[:80])
         check_sound(quietly(model.smooth, TEST.X))
@@ -344,6 +347,7 @@ class TestTables:
     @pytest.mark.slow
     @pytest.mark.parametrize("kernel", ["laplace", "matern", "linear", km.Linear(offset=1.0)])
     @pytest.mark.parametrize("rule", RULES)
+    @pytest.mark.usefixtures("short_searches")
     def test_other_kernels(self, rule, kernel):
         model = quietly(km.KernelBayesFilter(rule, kernel, kernel).fit, TRAIN.X[:80], TRAIN.Z[:80])
         check_sound(quietly(model.smooth, TEST.X))
@@ -356,6 +360,7 @@ class TestTables:
         expected = scale * tracker(rule).predict(TEST.X)
         assert_allclose(model.predict(scale * TEST.X), expected, rtol=1e-4, atol=1e-4 * scale)
 
+    @pytest.mark.usefixtures("short_searches")
     def test_far_from_zero(self):
         for asked in ({"inference": "kbr"}, DENSE):
             model = km.KernelBayesFilter(**asked)

@@ -126,6 +126,7 @@ class TestTune:
             )
 
     @pytest.mark.slow
+    @pytest.mark.usefixtures("short_searches")
     def test_nothing_is_changed(self):
         X, Z, lengths = TRAIN.X[:30].copy(), TRAIN.Z[:30].copy(), [10, 20]
         for a in (X, Z):
@@ -136,12 +137,14 @@ class TestTune:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("validation", [0.1, 0.5, 2, 4, np.int64(3), np.float64(0.3)])
+    @pytest.mark.usefixtures("short_searches")
     def test_shares_and_folds(self, validation):
         best = quick().tune(TRAIN.X[:60], TRAIN.Z[:60], validation=validation)
         assert error(best) < 0.1
 
     @pytest.mark.slow
     @pytest.mark.parametrize("validation", [0.2, 3])
+    @pytest.mark.usefixtures("short_searches")
     def test_several_trajectories(self, validation):
         X, Z, lengths = TRAIN.X[:70], TRAIN.Z[:70], [30, 3, 1, 36]
         best = quick().tune(X, Z, lengths, validation=validation)
@@ -166,6 +169,7 @@ class TestTune:
         assert calls[-1][0] == calls[-1][1]
 
     @pytest.mark.slow
+    @pytest.mark.usefixtures("short_searches")
     def test_progress_is_shown(self, capsys):
         quick().tune(TRAIN.X[:60], TRAIN.Z[:60], validation=0.2, verbose=True)
         assert "tuning" in capsys.readouterr().err
@@ -198,6 +202,7 @@ class TestTune:
         assert np.mean((best.predict(new) - TEST.Z) ** 2) < 0.1
 
     @pytest.mark.slow
+    @pytest.mark.usefixtures("short_searches")
     def test_one_state_as_a_vector(self):
         best = quick().tune(TRAIN.X[:30], TRAIN.Z[:30, 0])
         assert best.predict(TEST.X).shape == (300,)
@@ -226,12 +231,14 @@ class TestTune:
         assert [r["error"] for r in a.tuning_] == pytest.approx([r["error"] for r in b.tuning_])
 
     @pytest.mark.slow
+    @pytest.mark.usefixtures("short_searches")
     def test_random_fourier_and_other_features(self):
         features = km.RandomFourier(40)
         best = quick(features=features).tune(TRAIN.X, TRAIN.Z, validation=0.2)
         assert best.features.n_features == 40
         assert error(best) < 0.1
 
+    @pytest.mark.usefixtures("short_searches")
     def test_observations_that_no_candidate_likes_are_not_warned_about(self):
         X = TRAIN.X.copy()
         X[100:] += 50.0  # a jump in the stretch that is held out
@@ -252,6 +259,7 @@ class TestHeldOut:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("validation", [0.3, 3])
+    @pytest.mark.usefixtures("short_searches")
     def test_no_worse_than_where_it_began(self, validation):
         best = quick().tune(TRAIN.X, TRAIN.Z, validation=validation)
         held = best.held_out_

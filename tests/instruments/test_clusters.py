@@ -356,7 +356,7 @@ def test_arrays_of_another_library_say_the_same():
 
 def test_arrays_of_strict_libraries_say_the_same():
     xp = pytest.importorskip("array_api_strict")
-    X, y, Z, label = village(15, slope=np.abs)
+    X, y, Z, label = village(15, 20, slope=np.abs)
     one = km.KernelIV().fit(X, y, Z, clusters=label)
     other = km.KernelIV().fit(*map(xp.asarray, (X, y, Z)), clusters=label)
     assert other.average_derivative().error == pytest.approx(one.average_derivative().error, 1e-4)

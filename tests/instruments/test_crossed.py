@@ -71,10 +71,11 @@ def test_it_says_so(differing):
     assert "better than 2SLS by" in text
 
 
-def test_arrays_of_another_library_say_the_same(differing):
+def test_arrays_of_another_library_say_the_same():
     """Columns were picked and written by lists of numbers, which the standard does not know."""
     strict = pytest.importorskip("array_api_strict")
-    data, numpy = differing
+    data = trial(400, lambda c, r: 1 + c)
+    numpy = fitted(data)
     X, y, Z, C = (strict.asarray(data[name].to_numpy()) for name in (["t"], "y", ["z"], ["c"]))
     other = km.KernelIV().fit(X, y, Z, C)
     at = np.column_stack([np.ones(3), AT["c"]])
@@ -106,7 +107,7 @@ def test_by_a_control_of_two_values_unless_it_is_told_to_shift():
     found = effects(fitted(data, ("c", "r")), at)
     assert (abs(found.value - [1, 3]) < 2.5 * found.error).all()
     for told in ({"r": "category"}, {"r": "linear"}, {"t": "linear", "*": "gaussian"}):
-        one, other = effects(fitted(data, ("c", "r"), told), at).value
+        one, other = effects(fitted(data[:400], ("c", "r"), told), at).value
         assert one == pytest.approx(other, abs=1e-9)
 
 

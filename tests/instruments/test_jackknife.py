@@ -553,7 +553,7 @@ def test_a_polynomial_and_its_derivative():
 @pytest.mark.parametrize("split", ["loo", 4, "samples", 0.5])
 @pytest.mark.parametrize("shift", [0.0, 1e5])
 def test_equivariance_in_the_outcome(split, shift, trend):
-    X, y, Z = curve(150)
+    X, y, Z = curve(80)
     for lam in (None, 0.1):
         fit = lambda v: full_rank(reg_stage1=lam, split=split, trend=trend).fit(X, v, Z)  # noqa: E731, B023
         a, b = fit(y), fit(shift - 4 * y)

@@ -286,6 +286,7 @@ def test_weak_instruments_leave_a_line_with_fullers_constant():
     assert "Fuller" in str(model.summary())
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_what_controls_tell_of_a_regressor_is_no_strength_of_instruments():
     """R² of X on (Z, C) is .8, F of Z beside C about 3."""
     rng = np.random.default_rng(601)

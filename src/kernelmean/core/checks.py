@@ -146,6 +146,8 @@ def refuse_far(X, name: str) -> None:
 
 def as_floats(X, name: str) -> Array:
     """`X` as a real float64 array; text, complex numbers, sparse and ragged input are refused."""
+    if type(X) is np.ndarray and X.dtype == np.float64:
+        return X
     if X is None:
         raise ValueError(f"{name} is None; an array of numbers is needed")
     refuse_far(X, name)

@@ -89,7 +89,8 @@ class FeatureMap(Estimator):
 
     def _match_names(self, X, reset: bool) -> None:
         """Keep the names of columns, or compare them with those kept."""
-        unnamed = reset and type(X) is np.ndarray and not hasattr(self, "feature_names_in_")
+        unnamed = type(X) is np.ndarray and not hasattr(self, "feature_names_in_")
+        unnamed = unnamed and (reset or X.shape[1:] == (self.n_features_in_,))
         if not unnamed and len(getattr(X, "shape", ())) == 2:
             checks.note_columns(self, X, reset=reset)
 
