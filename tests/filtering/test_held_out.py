@@ -49,8 +49,8 @@ def counted(X: np.ndarray) -> np.ndarray:
 def test_not_far_above_the_mean_of_the_states():
     errors = []
     for seed in range(6):
-        Z, X = quadratic(500, 40 + seed)
-        later, seen = quadratic(1_000, 140 + seed)
+        Z, X = quadratic(300, 40 + seed)
+        later, seen = quadratic(500, 140 + seed)
         model = km.KernelBayesFilter().fit(X, Z)
         errors.append([quietly(off, model, seen, later), np.mean((later - Z.mean()) ** 2)])
     own, mean = np.mean(errors, axis=0)

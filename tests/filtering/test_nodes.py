@@ -548,8 +548,8 @@ def test_a_walk_is_followed_far_beyond_its_training_range():
 def test_a_sensor_finer_than_the_dynamics_has_finer_nodes():
     """Else observations would leave one node, and intervals have no width."""
     rng = np.random.default_rng(3)
-    Z = np.zeros((500, 2))
-    for t in range(1, 500):
+    Z = np.zeros((350, 2))
+    for t in range(1, 350):
         Z[t] = 0.8 * Z[t - 1] + 0.6 * rng.standard_normal(2)
     X = Z + 0.1 * rng.standard_normal(Z.shape)
     model = km.KernelBayesFilter(**DENSE).fit(X[:200], Z[:200])

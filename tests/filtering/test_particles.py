@@ -224,7 +224,7 @@ def lagged(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def test_states_that_follow_each_other_exactly_are_followed():
     """Intervals hold what they should."""
     X, Z = lagged(150, 0)
-    later, truth = lagged(300, 1)
+    later, truth = lagged(150, 1)
     model = km.KernelBayesFilter(**DENSE).fit(X, Z)
     found = model.filter(later)
     assert isinstance(model.machine_, ParticleMachine)

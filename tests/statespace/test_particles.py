@@ -561,7 +561,7 @@ def test_a_draw_for_each_row_has_the_law_of_its_row():
 )
 def test_emission_densities_are_positive_parts_that_integrate_to_one(points):
     model, d = signed_model(points), points.shape[1]
-    axis = np.linspace(-4, 4, 321)
+    axis = np.linspace(-4, 4, 161)
     grid = np.stack(np.meshgrid(*[axis] * d), axis=-1).reshape(-1, d)
     found = np.exp(model.log_emission(grid, np.array([[-0.5], [0.5]])))
     cell = (axis[1] - axis[0]) ** d

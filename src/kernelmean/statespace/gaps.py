@@ -62,7 +62,7 @@ def given(line: FittedBackbone, Y, own, rng: np.random.Generator) -> np.ndarray:
         left = left - sp.kron(sp.eye(n, k=-lag), A)
     first = line.first.cov[: r * d, : r * d] + np.kron(np.eye(r), line.cov)
     start, later = (np.linalg.inv(np.linalg.cholesky(cov)) for cov in (first, line.cov))
-    white = sp.block_diag([start, *[later] * (n - r)])
+    white = sp.block_diag([start, sp.kron(sp.eye(n - r), later)])
     left = (white @ left).tocsc()
     off = white @ mean.ravel() + rng.standard_normal(n * d) - left @ y
     left = left[:, gaps]
