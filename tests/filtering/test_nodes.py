@@ -418,6 +418,7 @@ def test_nodes_of_wide_laws_of_the_plane_are_cells():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_searches")
 def test_narrow_laws_of_the_plane_have_more_nodes_unasked():
     """A pendulum: so few draws as one column needs would be too far apart."""
     rng, z = np.random.default_rng(0), np.array([1.0, 0.0])

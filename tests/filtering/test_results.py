@@ -388,6 +388,7 @@ def gap(a, b) -> np.ndarray:
 class TestManifolds:
     @pytest.mark.slow
     @pytest.mark.parametrize("rule", RULES)
+    @pytest.mark.usefixtures("short_searches")
     def test_angles(self, rule):
         train, test = (make_hidden_angle(n, random_state=1000 + n) for n in (400, 100))
         model = km.KernelBayesFilter(rule, kernel_z=km.Periodic(0.5))
@@ -421,6 +422,7 @@ class TestManifolds:
         "kernel", [km.Rotation(), km.Frobenius(rotations=True)], ids=["geodesic", "trace"]
     )
     @pytest.mark.parametrize("rule", RULES)
+    @pytest.mark.usefixtures("short_searches")  # for a λ of the way back
     def test_rotations(self, kernel, rule):
         rng = np.random.default_rng(1000)
         X, Z = self.spinning(300, rng)

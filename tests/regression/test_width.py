@@ -64,7 +64,7 @@ def test_it_minimises_the_score_of_real_refits(d, rng, local):
 def test_weights_of_laws_minimise_it_too(rng, local, monkeypatch):
     """Two humps, beside a λ too large for them: a smaller one, and the bandwidth at that."""
     monkeypatch.setattr(width, "MANY", 0)
-    n, wide = 120, 3.0
+    n, wide = 80, 3.0
     Z = rng.uniform(-2, 2, size=(n, 1))
     X = np.abs(Z) + 0.2 * rng.normal(size=Z.shape)
     Phi, beta = np.linalg.cholesky(gaussian(X, X, 0.8) + 1e-12 * np.eye(n)), np.full(n, 1 / n)
