@@ -115,11 +115,11 @@ class KernelBayesFilter(Estimator):
     --------
     >>> import numpy as np, kernelmean as km
     >>> rng = np.random.default_rng(0)
-    >>> angle = np.cumsum(rng.normal(0.3, 0.1, 300))
+    >>> angle = np.cumsum(rng.normal(0.3, 0.1, 200))
     >>> Z = np.column_stack([np.cos(angle), np.sin(angle)])
     >>> X = Z + 0.3 * rng.standard_normal(Z.shape)
-    >>> model = km.KernelBayesFilter().fit(X[:200], Z[:200])
-    >>> error = model.predict(X[200:]) - Z[200:]
+    >>> model = km.KernelBayesFilter().fit(X[:100], Z[:100])
+    >>> error = model.predict(X[100:]) - Z[100:]
     >>> bool(np.mean(error**2) < 0.5 * 0.3**2)  # less than half of the noise is left
     True
     """

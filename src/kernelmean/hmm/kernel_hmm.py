@@ -187,9 +187,9 @@ class KernelHMM(ChainEstimator):
         >>> import numpy as np
         >>> import kernelmean as km
         >>> rng = np.random.default_rng(0)
-        >>> inputs = rng.normal(size=(2000, 1))
-        >>> moves = rng.random(2000) < 1 / (1 + np.exp(2 - 2 * inputs[:, 0]))
-        >>> X = 2.0 * (np.cumsum(moves) % 2)[:, None] + rng.normal(size=(2000, 1))
+        >>> inputs = rng.normal(size=(1000, 1))
+        >>> moves = rng.random(1000) < 1 / (1 + np.exp(2 - 2 * inputs[:, 0]))
+        >>> X = 2.0 * (np.cumsum(moves) % 2)[:, None] + rng.normal(size=(1000, 1))
         >>> model = km.KernelHMM(2, random_state=0).fit(X, inputs=inputs)
         >>> model.transitions([[-1.0], [1.0]])[:, 0, 1].round(1)
         array([0. , 0.5])
