@@ -142,7 +142,8 @@ class TestResults:
 
     @pytest.mark.usefixtures("short_searches")
     def test_the_same_twice(self):
-        a, b = (km.KernelBayesFilter(max_active=60).fit(TRAIN.X[:100], TRAIN.Z[:100]) for _ in range(2))
+        X, Z = TRAIN.X[:100], TRAIN.Z[:100]
+        a, b = (km.KernelBayesFilter(max_active=60).fit(X, Z) for _ in range(2))
         assert_array_equal(a.filter(TEST.X).mean(), b.filter(TEST.X).mean())
         assert_array_equal(a.filter(TEST.X).mean(), a.filter(TEST.X).mean())
 
