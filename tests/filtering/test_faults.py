@@ -227,8 +227,8 @@ class TestGaps:
         assert_allclose(result.mean()[-20:], alone.mean()[-20:], atol=0.05)
 
     @pytest.mark.slow
-    def test_two_thousand_rows_smoothed(self, rule):
-        X = np.concatenate([TEST.X[:5], np.full((2000, 2), np.nan), TEST.X[:5]])
+    def test_five_thousand_rows_smoothed(self, rule):
+        X = np.concatenate([TEST.X[:5], np.full((5000, 2), np.nan), TEST.X[:5]])
         result = tracker(rule).smooth(X)
         check_sound(result)
         assert np.abs(result.mean()).max() < 2

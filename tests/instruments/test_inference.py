@@ -164,7 +164,7 @@ class TestThreeValues:
         """They held in 77 to 87% of draws of the first two: a line stood, or half of the bend."""
         held = []
         for seed in range(380994, 381000):
-            for part in range(4):
+            for part in range(6):
                 found = km.KernelIV().fit(*three_values(400, [seed, part])).contrast(*STEPS)
                 held.append((found.low <= [1, 0.5, 1.5]) & (found.high >= [1, 0.5, 1.5]))
         assert np.mean(held, axis=0).min() >= 0.92
