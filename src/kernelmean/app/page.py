@@ -3,6 +3,7 @@
 import base64
 import re
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from ..core.version import __version__
@@ -11,6 +12,14 @@ from .report import Figure, Report, Section, anchor
 
 def html(report: Report, *more: Section) -> str:
     """The page as one string, with no reference to anything outside it."""
+    now = datetime.now(UTC).strftime("%d %B %Y")
+    return _template().render(
+        report=report, sections=[*report.sections, *more], version=__version__, date=now
+    )
+
+
+@cache
+def _template() -> Any:
     import jinja2
 
     environment = jinja2.Environment(
@@ -21,10 +30,7 @@ def html(report: Report, *more: Section) -> str:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {"inline": _inline, "source": _source, "anchor": anchor}
-    now = datetime.now(UTC).strftime("%d %B %Y")
-    return environment.get_template("page.html").render(
-        report=report, sections=[*report.sections, *more], version=__version__, date=now
-    )
+    return environment.get_template("page.html")
 
 
 def _source(figure: Figure) -> str:
