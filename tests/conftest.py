@@ -12,6 +12,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 
 from kernelmean.chains.em import Effort
 from kernelmean.core.minimise import descend
@@ -52,8 +53,8 @@ def once() -> Callable:
 def short_searches(request, monkeypatch) -> None:
     """Searches for lengthscales, rotations and bandwidths of EM stop after a few steps of a round.
 
-    For tests whose assertions do not depend on how good the lengthscales are: refusals, copies,
-    repetitions, odd data.
+    Those for regularisers too, in the best cell of the grid. For tests whose assertions do not
+    depend on how good the lengthscales are: refusals, copies, repetitions, odd data.
     """
     if "thorough" not in request.keywords:
         shorten(monkeypatch)
@@ -72,7 +73,13 @@ def briefly(loss, start, bounds, steps, tol=1e-7):
     return descend(loss, start, bounds, min(steps, 3), tol)
 
 
+def coarsely(loss, bounds, method, options):
+    """Four steps of Brent's method."""
+    return minimize_scalar(loss, bounds=bounds, method=method, options=options | {"maxiter": 4})
+
+
 def shorten(monkeypatch) -> None:
+    monkeypatch.setattr("kernelmean.core.minimise.minimize_scalar", coarsely)
     monkeypatch.setattr("kernelmean.instruments.search.ROWS", (400,))
     monkeypatch.setattr("kernelmean.densities.search.ROUNDS", 1)
     for search in ("instruments.search", "densities.search", "densities.location"):

@@ -11,10 +11,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from kernelmean.app.cli import app
 from kernelmean.app.report import Figure
+
+COMMAND = get_command(app)
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +35,7 @@ def run(tmp_path, monkeypatch) -> Callable[..., Result]:
     """Run the command line in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr("typer.testing._get_command", lambda app: COMMAND, raising=False)  # once
     return lambda *args: CliRunner().invoke(app, [str(a) for a in args])
 
 

@@ -40,6 +40,7 @@ class TestStructuralCurve:
         assert_allclose(display.structural, iv.predict(display.grid[:, None]))
         assert X.min() <= display.grid.min() < display.grid.max() <= X.max()
 
+    @pytest.mark.thorough
     def test_the_other_curve_is_kernel_ridge(self, fitted):
         _, _, X, y, _ = fitted
         iv = km.KernelIV(split=0.5).fit(X, y, X + 0.1)  # no trend: the ridge of every textbook

@@ -158,7 +158,8 @@ def with_values(holder: Any, changes: dict[str, Any]) -> dict[str, Any]:
     known = holder.get_params(deep=False)
     for key in sorted(changes):  # values themselves before what they hold
         name, _, inner = key.partition("__")
-        check_choice(name, f"the parameter of {holder!r}", known)
+        if name not in known:
+            check_choice(name, f"the parameter of {holder!r}", known)
         value = changes.get(name, known[name])
         if inner and isinstance(value, Value):
             changes[name] = value.with_params(**{inner: changes.pop(key)})

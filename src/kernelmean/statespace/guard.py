@@ -45,11 +45,14 @@ class ShapedGuard(Guard):
         size = self.variances[0, j] ** 0.5
         width = max(extra**0.5 / size, 2 * SPAN / BINS)  # of a step, where nothing is added
         grid = GRID * (1 + width)
-        off = (grid - GRID[:, None]) / width
+        off = (grid[: BINS // 2] - GRID[:, None]) / width  # up to the middle: the rest mirrors it
         mass = self.shape[j] / self.shape[j].sum()
         u = (y - self.means[:, [j]]) / size
-        peak = mass @ np.exp(-0.5 * off**2) / np.sqrt(2 * np.pi)
-        F, f = np.interp(u, grid, mass @ ndtr(off)), np.interp(u, grid, peak)
+        both = np.stack([mass, mass[::-1]])
+        below, beyond = both @ ndtr(off)
+        left, right = both @ np.exp(-0.5 * off**2) / np.sqrt(2 * np.pi)
+        F = np.interp(u, grid, np.append(below, 1.0 - beyond[::-1]))
+        f = np.interp(u, grid, np.append(left, right[::-1]))
         return F, f / (width * size)
 
     def nodes(self, j: int, extra: float) -> np.ndarray:
