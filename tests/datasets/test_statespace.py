@@ -208,18 +208,18 @@ def observe(design, x, y):
 @pytest.mark.slow
 @pytest.mark.parametrize("design", ["bimodal", "volatility", "volatility, returns"])
 def test_the_filter_equals_many_particles(design, rng):
-    data = draw(design, 40, 47)
+    data = draw(design, 25, 47)
     runs = np.array([particle_filter(design, data.X[:, 0], 4000, rng) for _ in range(8)])
     exact = results(data.model, data.X)
     error = runs.std(axis=0, ddof=1) / 8**0.5
-    # 120 Student t numbers with 7 degrees of freedom: beyond 8 one time in 100
+    # 75 Student t numbers with 7 degrees of freedom: beyond 8 one time in 100
     assert np.all(np.abs(runs.mean(axis=0) - exact) <= 8 * error + 1e-12)
 
 
 @pytest.mark.slow
 @every_design
 def test_more_and_wider_nodes_change_nothing(design, monkeypatch):
-    data = draw(design, 30, 48)
+    data = draw(design, 15, 48)
     coarse = results(data.model, data.X)
     monkeypatch.setattr(statespace, "SPACING", statespace.SPACING / 2)
     monkeypatch.setattr(statespace, "DEVIATIONS", statespace.DEVIATIONS + 2)
