@@ -67,7 +67,7 @@ class TestNormalMean:
     @pytest.mark.slow
     @pytest.mark.parametrize("method", METHODS)
     def test_mean_and_spread(self, method):
-        """θ ~ N(0, 1), ten observations N(θ, 4): averages over three sets of simulations."""
+        """θ ~ N(0, 1), ten observations N(θ, 4): averages over four sets of simulations."""
         mean, sd = dense.normal_mean_posterior(self.observed, SD)
         summary = [self.observed.mean(), self.observed.std()]
         found = [
@@ -80,7 +80,7 @@ class TestNormalMean:
                 batch_size=500,
                 random_state=seed,
             )
-            for seed in range(40, 43)
+            for seed in range(40, 44)
         ]
         means = [m.mean()[0] for m in found]
         sds = [np.sqrt(m.cov()[0, 0]) for m in found]

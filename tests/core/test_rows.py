@@ -612,7 +612,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(tmp_path, cluster):
     def kill() -> None:
         while not list(tmp_path.iterdir()):
             time.sleep(0.02)
-        time.sleep(0.1)
+        time.sleep(0.5)
         os.kill(int(next(tmp_path.iterdir()).name), signal.SIGKILL)
 
     with dask.config.set(scheduler="distributed"):
