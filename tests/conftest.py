@@ -82,6 +82,7 @@ def shorten(monkeypatch) -> None:
     monkeypatch.setattr("kernelmean.core.minimise.minimize_scalar", coarsely)
     monkeypatch.setattr("kernelmean.instruments.search.ROWS", (400,))
     monkeypatch.setattr("kernelmean.densities.search.ROUNDS", 1)
+    monkeypatch.setattr("kernelmean.bayes.odds.PENALTIES", (0.1,))
     for search in ("instruments.search", "densities.search", "densities.location"):
         monkeypatch.setattr(f"kernelmean.{search}.descend", briefly)
     monkeypatch.setattr("kernelmean.filtering.fit.SMOOTHED", 10)
