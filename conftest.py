@@ -24,12 +24,10 @@ def pytest_report_header() -> list[str]:
 def pytest_configure() -> None:
     """Each of several workers has its share of the cores to itself: 4% less time."""
     if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_setaffinity"):
-        cores, workers = (
-            sorted(os.sched_getaffinity(0)),
-            int(os.environ["PYTEST_XDIST_WORKER_COUNT"]),
-        )
-        if len(cores) >= workers:
-            os.sched_setaffinity(0, cores[int(worker[2:]) :: workers])
+        cores = sorted(os.sched_getaffinity(0))
+        workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        if workers <= len(cores):
+            os.sched_setaffinity(0, cores[int(worker.removeprefix("gw")) :: workers])
 
 
 @pytest.hookimpl(wrapper=True)

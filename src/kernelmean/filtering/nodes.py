@@ -264,7 +264,7 @@ def cells(
     the width of a cell.
     """
     points, area, (seeing, X) = None, 0.0, told
-    wider = np.concatenate([part * draws[::EACH] for part in WIDER])
+    wider = np.concatenate([part * draws[::EACH] for part in WIDER])  # of the paths alone
     for side in width * CELLS:
         found = visited(draws, side)
         if side < width / 2 or len(found) > (limit or NODES):
