@@ -106,10 +106,7 @@ def ridge(second, reg: float) -> Ridge:
     A = add_to_diagonal(second, reg)
     try:
         L = xp.linalg.cholesky(A)
-        if isinstance(A, np.ndarray):  # in inner loops: methods take a third of the time
-            least, largest = L.diagonal().min(), A.diagonal().max()
-        else:
-            least, largest = xp.min(xp.linalg.diagonal(L)), xp.max(xp.linalg.diagonal(A))
+        least, largest = xp.min(xp.linalg.diagonal(L)), xp.max(xp.linalg.diagonal(A))
         # a pivot that is rounding error makes a factor that is noise
         if float(least) ** 2 > 10 * EPS * float(largest):
             return Ridge(L, triangular=True)

@@ -282,8 +282,7 @@ def _replicate(m: WeightedPoints, shares: np.ndarray, draws: int, seed: int) -> 
     (n, d), kernel = m.points.shape, m.kernel
     even: Any = Even(draws, 2 * d + 1, seed)
     order = np.argsort(m.points[:, 0], kind="stable")
-    upto = np.cumsum(shares[order])
-    rows = order[np.minimum(np.searchsorted(upto, even.take(1)[:, 0] * upto[-1]), n - 1)]
+    rows = at_levels(shares, order, even.take(1)[:, 0])
     Y = kernel.project(m.points[rows] + kernel.noise(draws, d, even))
     parts = []
     for (block,) in row_blocks(Y, rows=block_rows(max(n, len(m)))):
@@ -291,6 +290,12 @@ def _replicate(m: WeightedPoints, shares: np.ndarray, draws: int, seed: int) -> 
         parts.append((m.apply_weights(K), shares @ K))
     q, rho = (np.concatenate(each, axis=-1) for each in zip(*parts, strict=True))
     return q, 1.0 / (draws * rho)
+
+
+def at_levels(weights: np.ndarray, order: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """The row at each level, from 0 to 1, of the sum of weights in that order."""
+    upto = np.cumsum(weights[order])
+    return order[np.searchsorted(upto[:-1], levels * upto[-1])]
 
 
 class Even:

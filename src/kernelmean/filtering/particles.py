@@ -13,7 +13,7 @@ from ..core import arrays
 from ..core.moments import evenly, normal_bandwidth
 from ..densities.standard import NormalErrors
 from ..embedding.embedding import MeanEmbedding
-from ..embedding.positive_part import Even
+from ..embedding.positive_part import Even, at_levels
 from ..kernels import Kernel
 from .laws import Laws, LawsAt, StateLaw
 from .machine import Step
@@ -97,9 +97,8 @@ class ParticleMachine(NodeMachine):
         """One step on in time."""
         rng, n = np.random.default_rng(step.age), self.count
         even: Any = Even(n, 1 + step.cloud.shape[1], rng)
-        order = along_a_curve(step.cloud)
-        upto, levels = np.cumsum(step.belief[order]), even.take(1)[:, 0]
-        drawn = order[np.searchsorted(upto[:-1], levels * upto[-1])]
+        levels = even.take(1)[:, 0]
+        drawn = at_levels(step.belief, along_a_curve(step.cloud), levels)
         parents, which = np.unique(drawn, return_inverse=True)
         moving, _ = self._tables
         draws = even if isinstance(moving.density, NormalErrors) else rng
